@@ -29,6 +29,8 @@ pub enum Fault {
     NoJson,
     /// Nothing is answered.
     Silent,
+    /// The operation is done at once, and answered after this time.
+    Late(Duration),
     /// A redirect to this URL (301).
     Redirect(String),
     /// A redirect to this URL that is to be followed with the same method and body (307).

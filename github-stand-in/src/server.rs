@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State as Extract;
@@ -40,7 +41,9 @@ pub(crate) async fn serve(
         shared.state().requests.push(format!("{} {} -", incoming.method, incoming.target));
         std::future::pending::<()>().await;
     }
+    let late = if let Some(Fault::Late(after)) = fault { after } else { Duration::ZERO };
     let (status, response) = shared.answer(&incoming, fault);
+    tokio::time::sleep(late).await;
     shared.state().requests.push(format!("{} {} {status}", incoming.method, incoming.target));
     response
 }

@@ -99,9 +99,9 @@ pub(crate) fn span(resource: &Attributes, scope: &str, span: wire::Span) -> Span
             wire::span::SpanKind::Producer => "producer",
             wire::span::SpanKind::Consumer => "consumer",
         },
-        trace_id: hex(&span.trace_id),
-        span_id: hex(&span.span_id),
-        parent_span_id: hex(&span.parent_span_id),
+        trace_id: hex::encode(&span.trace_id),
+        span_id: hex::encode(&span.span_id),
+        parent_span_id: hex::encode(&span.parent_span_id),
         start: span.start_time_unix_nano,
         end: span.end_time_unix_nano,
         attributes: attributes(span.attributes),
@@ -118,8 +118,8 @@ pub(crate) fn span(resource: &Attributes, scope: &str, span: wire::Span) -> Span
             .links
             .into_iter()
             .map(|link| Link {
-                trace_id: hex(&link.trace_id),
-                span_id: hex(&link.span_id),
+                trace_id: hex::encode(&link.trace_id),
+                span_id: hex::encode(&link.span_id),
                 attributes: attributes(link.attributes),
             })
             .collect(),
@@ -139,8 +139,8 @@ pub(crate) fn log(resource: &Attributes, scope: &str, record: LogRecord) -> Log 
         body: record.body.map(text).unwrap_or_default(),
         severity: record.severity_text,
         attributes: attributes(record.attributes),
-        trace_id: hex(&record.trace_id),
-        span_id: hex(&record.span_id),
+        trace_id: hex::encode(&record.trace_id),
+        span_id: hex::encode(&record.span_id),
     }
 }
 
@@ -161,16 +161,11 @@ fn text(value: AnyValue) -> String {
         Some(any_value::Value::BoolValue(value)) => value.to_string(),
         Some(any_value::Value::IntValue(value)) => value.to_string(),
         Some(any_value::Value::DoubleValue(value)) => value.to_string(),
-        Some(any_value::Value::BytesValue(bytes)) => hex(&bytes),
+        Some(any_value::Value::BytesValue(bytes)) => hex::encode(&bytes),
         Some(any_value::Value::ArrayValue(array)) => {
             format!("[{}]", array.values.into_iter().map(text).collect::<Vec<_>>().join(", "))
         }
         Some(any_value::Value::KvlistValue(list)) => format!("{:?}", attributes(list.values)),
         Some(_) | None => String::new(),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('?');
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }

@@ -91,6 +91,7 @@ pub(crate) fn run() -> Result<()> {
     findings.extend(unused::dependencies(&packages)?);
     findings.extend(circles::findings(&packages)?);
     findings.extend(sources()?);
+    findings.extend(mod_files(&tracked(".rs")?));
     findings.extend(links()?);
     findings.extend(deny::findings()?);
     if findings.is_empty() {
@@ -205,6 +206,13 @@ fn sources() -> Result<Vec<String>> {
     Ok(findings)
 }
 
+/// Files called `mod.rs`: a module is in a file of its own name, and what is in it in a folder beside that.
+fn mod_files(files: &[PathBuf]) -> Vec<String> {
+    let named = files.iter().filter(|file| file.ends_with("mod.rs"));
+    let folders = named.filter_map(|file| Some((file.display(), file.parent()?.display())));
+    folders.map(|(file, name)| format!("{file} is called mod.rs: use {name}.rs and {name}/")).collect()
+}
+
 /// Links in Markdown that name a file which is not there.
 fn links() -> Result<Vec<String>> {
     let mut findings = Vec::new();
@@ -228,14 +236,19 @@ fn links() -> Result<Vec<String>> {
             .iter()
             .map(|file| std::fs::read_to_string(root().join(file)).unwrap_or_default())
             .collect();
-        for name in text.lines().filter_map(|line| line.split("Test: `").nth(1)) {
-            let name = name.split('`').next().unwrap_or_default();
+        for name in text.lines().flat_map(named_tests) {
             if !sources.contains(&format!("fn {name}(")) {
                 findings.push(format!("docs/architecture.md names the test {name}, which does not exist"));
             }
         }
     }
     Ok(findings)
+}
+
+/// The tests that a line names: whatever is back-quoted after `Test:`.
+fn named_tests(line: &str) -> impl Iterator<Item = &str> {
+    let tests = line.split_once("Test:").map_or("", |(_, tests)| tests);
+    tests.split('`').skip(1).step_by(2)
 }
 
 /// Files that Git tracks or would track, by how their name ends.
@@ -255,6 +268,8 @@ fn tracked(ending: &str) -> Result<Vec<PathBuf>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     #[test]
     fn imports_run_downward_only() {
         let findings = super::layers();
@@ -265,5 +280,21 @@ mod tests {
     fn no_circle_of_modules_is_larger_than_three_files() {
         let findings = super::metadata().and_then(|metadata| super::circles::findings(&metadata.packages));
         assert!(matches!(&findings, Ok(none) if none.is_empty()), "{findings:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_called_mod_is_named() {
+        let files = ["a/src/kit/mod.rs", "a/src/kit.rs", "a/src/my_mod.rs"].map(PathBuf::from);
+        assert_eq!(
+            super::mod_files(&files),
+            ["a/src/kit/mod.rs is called mod.rs: use a/src/kit.rs and a/src/kit/"]
+        );
+    }
+
+    #[test]
+    fn every_test_that_a_line_of_a_document_names_is_looked_for() {
+        let line = "- **A `kind` is served.** Test: `a`, `b` and `c`; as processes, `d`";
+        assert_eq!(super::named_tests(line).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+        assert_eq!(super::named_tests("- **A `kind` is served.**").next(), None);
     }
 }

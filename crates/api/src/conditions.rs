@@ -59,12 +59,6 @@ pub mod reasons {
     pub const FAILURE: &str = "Failure";
     /// The pull left something out.
     pub const COMPLETED_WITH_WARNINGS: &str = "CompletedWithWarnings";
-    /// The pull left files out that are no valid resources.
-    pub const RESOURCE_INVALID: &str = "ResourceInvalid";
-    /// The pull met folders without metadata.
-    pub const MISSING_FOLDER_METADATA: &str = "MissingFolderMetadata";
-    /// The pull met folders whose metadata contradict one another.
-    pub const FOLDER_METADATA_CONFLICT: &str = "FolderMetadataConflict";
     /// No other repository covers the path.
     pub const NO_PATH_CONFLICT: &str = "NoPathConflict";
     /// Another repository covers the path.

@@ -43,10 +43,6 @@ pub mod annotations {
     pub const MANAGER_KIND_REPO: &str = "repo";
     /// Name of the managing repository.
     pub const MANAGER_ID: &str = "grafana.app/managerId";
-    /// Whether others may edit a managed resource.
-    pub const MANAGER_ALLOWS_EDITS: &str = "grafana.app/managerAllowsEdits";
-    /// Whether the manager has stopped managing for now.
-    pub const MANAGER_SUSPENDED: &str = "grafana.app/managerSuspended";
     /// Path of the source file, relative to the repository's path.
     pub const SOURCE_PATH: &str = "grafana.app/sourcePath";
     /// Hash of the source file.

@@ -2,8 +2,6 @@
 
 /// Longest path, in bytes.
 pub const MAX_PATH_LENGTH: usize = 1024;
-/// Most segments of a file's path that is synced.
-pub const MAX_PATH_DEPTH: usize = 8;
 
 /// What is wrong with a path that [`folder_path`] refuses, in one sentence for every case.
 pub(crate) const FOLDER_MESSAGE: &str = "expected a folder inside the repository: no leading slash, no empty part and \

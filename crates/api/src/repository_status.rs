@@ -145,6 +145,9 @@ pub struct UnsyncedStatus {
     /// Name of the historic job that has all of them, where there are more than are listed here.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub record: String,
+    /// Whether deletions are among them: only a comparison of everything finds again what has to be deleted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub has_deletions: bool,
 }
 
 impl UnsyncedStatus {

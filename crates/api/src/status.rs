@@ -145,11 +145,6 @@ pub fn internal_error(message: impl std::fmt::Display) -> Status {
     error(500, "InternalError", format!("Internal error occurred: {message}"))
 }
 
-/// 501: known, but not offered.
-pub fn not_implemented(message: impl Into<String>) -> Status {
-    error(501, "NotImplemented", message)
-}
-
 /// 503: not now; come back after some seconds.
 pub fn service_unavailable(message: impl Into<String>, retry_after_seconds: i32) -> Status {
     retry(error(503, "ServiceUnavailable", message), retry_after_seconds)

@@ -1,7 +1,6 @@
 //! What all requests of one operation share.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
@@ -39,8 +38,6 @@ pub(crate) struct Call<'a> {
     pub(crate) pace: Pace,
     /// The caller's signal to stop.
     pub(crate) cancel: &'a CancellationToken,
-    /// Requests sent to this remote.
-    pub(crate) counter: &'a AtomicU64,
     /// Where it is told what they cost.
     pub(crate) figures: &'a Figures,
     /// How far the body of the request is that is under way, if it has a large one.

@@ -2,7 +2,6 @@
 
 use std::collections::hash_map::Entry;
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
@@ -98,17 +97,6 @@ impl Git {
     /// HTTP requests sent so far, to every remote.
     pub fn request_count(&self) -> u64 {
         self.shared.http.sent()
-    }
-
-    /// HTTP requests sent so far to the repository at `url`, with whatever credentials; those of remotes that
-    /// nobody holds are forgotten when there are many.
-    pub fn request_count_of(&self, url: &str) -> u64 {
-        let Ok(url) = self.normalise(url, true) else {
-            return 0;
-        };
-        let remotes = self.shared.remotes.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = remotes.values().filter(|state| state.url == url);
-        same.map(|state| state.requests.load(Ordering::Relaxed)).sum()
     }
 
     /// How the addresses of the server at `url` are judged, where something else than Git is asked of it under the same

@@ -123,7 +123,7 @@ impl HttpClient {
         turn.map_err(|_wait| GitError::HostBusy { host: call.host() })?;
         let (operation, began) = (request.operation(), Instant::now());
         if request.url.scheme() == "ssh" {
-            self.count(call);
+            self.count();
             let cap = request.cap;
             // Within the deadline, but what was sent whole is not given up by whoever asked for it.
             let sent = call.deadline.by_the_end(Box::pin(self.ssh.send(call, request, lifted)));
@@ -149,7 +149,7 @@ impl HttpClient {
         if let Some(credentials) = credentials {
             builder = builder.header(AUTHORIZATION, authorization(credentials)?);
         }
-        self.count(call);
+        self.count();
         let sent = call.waiting(windlass_http_client::send(builder, &call.deadline)).await?;
         let status = sent.as_ref().map_or("none".to_owned(), |answer| answer.status().as_u16().to_string());
         call.figures.requested(operation, status, began.elapsed());
@@ -178,9 +178,8 @@ impl HttpClient {
         Ok(Reply::Answer(Answer::new(call, Inner::Http(answer), request.cap)))
     }
 
-    fn count(&self, call: &Call<'_>) {
+    fn count(&self) {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        call.counter.fetch_add(1, Ordering::Relaxed);
     }
 }
 

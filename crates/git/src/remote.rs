@@ -69,7 +69,6 @@ impl RemoteRepository {
             deadline: Deadlines { connect, read, total: limit }.begin(),
             pace: Pace { least: min_throughput, window, silence: read },
             cancel,
-            counter: &self.state.requests,
             figures: &self.figures,
             upload: None,
         }

@@ -36,8 +36,6 @@ impl Progress {
 
 /// Where the packfile is.
 pub(crate) enum Pack {
-    /// There is none: only a deletion has none.
-    Nothing,
     Bytes(Bytes),
     /// A file of so many bytes.
     File(PathBuf, u64),
@@ -54,7 +52,7 @@ pub(crate) struct Upload {
 /// What is still to be sent.
 struct Rest {
     head: Option<Bytes>,
-    pack: Pack,
+    pack: Option<Pack>,
     file: Option<File>,
     progress: Arc<Progress>,
     cancel: CancellationToken,
@@ -64,7 +62,6 @@ impl Upload {
     /// Bytes of the whole.
     pub(crate) fn length(&self) -> u64 {
         let pack = match &self.pack {
-            Pack::Nothing => 0,
             Pack::Bytes(bytes) => bytes.len() as u64,
             Pack::File(_, length) => *length,
         };
@@ -83,7 +80,7 @@ impl Upload {
     ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
         self.progress.length.store(self.length(), Ordering::Release);
         let Self { head, pack, progress } = self;
-        let rest = Rest { head: Some(head), pack, file: None, progress, cancel };
+        let rest = Rest { head: Some(head), pack: Some(pack), file: None, progress, cancel };
         stream::try_unfold(rest, |mut rest| async move {
             Ok::<_, io::Error>(rest.next().await?.map(|piece| (piece, rest)))
         })
@@ -109,10 +106,10 @@ impl Rest {
             let read = file.read_buf(&mut piece).await?;
             return Ok((read > 0).then(|| piece.freeze()));
         }
-        match std::mem::replace(&mut self.pack, Pack::Nothing) {
-            Pack::Nothing => Ok(None),
-            Pack::Bytes(bytes) => Ok(Some(bytes)),
-            Pack::File(path, _) => {
+        match self.pack.take() {
+            None => Ok(None),
+            Some(Pack::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(Pack::File(path, _)) => {
                 self.file = Some(File::open(path).await?);
                 Box::pin(self.piece()).await
             }

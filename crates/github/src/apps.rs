@@ -130,7 +130,7 @@ impl<'a> Apps<'a> {
 
     /// A new token of the installation, to hand on: whoever has it may do what `request` says, and no more.
     pub async fn token(&self, request: &TokenRequest) -> Result<InstallationToken, GithubError> {
-        mint(self.app, self.github.host(), self.installation, request).await
+        mint(self.app, self.github.transport(), self.installation, request).await
     }
 
     /// The repositories of the installation; at most 5,000.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use octocrab::{FromResponse, Octocrab};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
-use windlass_http_client::{RateLeft, printable};
+use windlass_http_client::RateLeft;
 
 use crate::service::{GithubService, Identity, InstallationTokens, Transport, authorization};
 use crate::{Credentials, ErrorKind, GithubError, Options, OptionsError, RepositoryName};
@@ -52,10 +52,10 @@ impl Github {
                 let service = GithubService::new(Arc::clone(&transport), Identity::App(app), options.cache);
                 let octocrab = service.octocrab();
                 as_app = Some((octocrab.clone(), installation));
-                let host = transport.host();
+                let transport = Arc::clone(&transport);
                 Identity::Installation(Box::new(InstallationTokens::new(
                     octocrab,
-                    host,
+                    transport,
                     installation,
                     request,
                 )))
@@ -124,6 +124,16 @@ impl Github {
         self.inner.transport.host()
     }
 
+    /// The way to the API.
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.inner.transport
+    }
+
+    /// GitHub's words without the secrets that it was sent, for a message.
+    pub(crate) fn printable(&self, text: &str, max: usize) -> String {
+        self.transport().printable(text, max)
+    }
+
     /// Bytes that a file may have.
     pub(crate) fn max_file(&self) -> u64 {
         self.inner.max_file
@@ -141,12 +151,12 @@ impl Github {
 
     /// The failure of a call of octocrab's that was made to do `action`.
     pub(crate) fn error(&self, action: &str, error: octocrab::Error) -> GithubError {
-        GithubError::of_octocrab(self.host(), error).during(action)
+        GithubError::of_octocrab(self.transport(), error).during(action)
     }
 
     /// An answer that makes no sense.
     pub(crate) fn malformed(&self, action: &str, detail: impl ToString) -> GithubError {
-        let kind = ErrorKind::Malformed(printable(&detail.to_string(), 200));
+        let kind = ErrorKind::Malformed(self.printable(&detail.to_string(), 200));
         GithubError::new(self.host(), kind).during(action)
     }
 }

@@ -72,8 +72,7 @@ impl ListedCommit {
     fn read(self) -> Result<Commit, String> {
         let Details { message, author, committer } = self.commit;
         let committed = committer.and_then(|person| person.date);
-        let committed =
-            committed.ok_or_else(|| format!("commit {} has no date", printable(&self.sha, 64)))?;
+        let committed = committed.ok_or_else(|| format!("a commit has no date: {}", self.sha))?;
         Ok(Commit {
             sha: self.sha,
             committed,

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use windlass_http_client::{SetUpError, printable};
+use windlass_http_client::SetUpError;
+
+use crate::service::Transport;
 
 /// Options that no client can be made of. No message holds a secret.
 #[derive(Debug, thiserror::Error)]
@@ -167,13 +169,17 @@ impl GithubError {
     }
 
     /// What a call of octocrab's came to: our service's error, or one about an answer of ours.
-    pub(crate) fn of_octocrab(host: &str, error: octocrab::Error) -> Self {
-        let malformed = |detail: String| Self::new(host, ErrorKind::Malformed(printable(&detail, 200)));
+    pub(crate) fn of_octocrab(transport: &Transport, error: octocrab::Error) -> Self {
+        // The deserializer quotes the answer.
+        let malformed =
+            |detail: String| transport.error(ErrorKind::Malformed(transport.printable(&detail, 200)));
         match error {
             octocrab::Error::Service { source, .. } => match source.downcast::<Self>() {
                 Ok(error) => *error,
                 // The buffer before our service: its worker went with the runtime that it was made in.
-                Err(error) => Self::new(host, ErrorKind::Unreachable(printable(&error.to_string(), 200))),
+                Err(error) => {
+                    transport.error(ErrorKind::Unreachable(transport.printable(&error.to_string(), 200)))
+                }
             },
             octocrab::Error::Json { source, .. } => {
                 malformed(format!("{}: {}", source.path(), source.inner()))

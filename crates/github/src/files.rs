@@ -73,7 +73,7 @@ impl Github {
         let found = self.octocrab().get_with_headers(route, Some(&[("ref", reference)]), Some(accept)).await;
         let found: Content = found.map_err(|error| self.of_file(&what, self.error(&what, error)))?;
         if found.kind != "file" {
-            let detail = format!("it is a {}, not a file", printable(&found.kind, 20));
+            let detail = format!("it is a {}, not a file", self.printable(&found.kind, 20));
             return Err(self.malformed(&what, detail));
         }
         if found.size.is_some_and(|size| size > self.max_file()) {
@@ -91,7 +91,7 @@ impl Github {
         let found = self.get(what, route, None::<&()>).await;
         let found: Content = found.map_err(|error| self.of_file(what, error))?;
         if found.encoding != "base64" {
-            let detail = format!("its encoding is {:?}", printable(&found.encoding, 20));
+            let detail = format!("its encoding is {:?}", self.printable(&found.encoding, 20));
             return Err(self.malformed(what, detail));
         }
         self.whole(what, &found, sha)
@@ -119,7 +119,7 @@ impl Github {
         if object_hash(&bytes, sha.len()).eq_ignore_ascii_case(sha) {
             return Ok(bytes.into());
         }
-        let detail = format!("its {} bytes are not object {}", bytes.len(), printable(sha, 64));
+        let detail = format!("its {} bytes are not object {}", bytes.len(), self.printable(sha, 64));
         Err(self.malformed(what, detail))
     }
 }

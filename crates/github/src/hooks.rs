@@ -139,6 +139,7 @@ impl<'a> Hooks<'a> {
 
     /// Makes one. [`ErrorKind::AlreadyExists`](crate::ErrorKind::AlreadyExists) if there is one with the same URL.
     pub async fn create(&self, request: &HookRequest) -> Result<Hook, GithubError> {
+        self.github.transport().conceal(&request.secret);
         let config = Config {
             url: request.url.clone(),
             content_type: Some(ContentType::Json),
@@ -154,6 +155,7 @@ impl<'a> Hooks<'a> {
 
     /// Makes the one with this number what `request` says.
     pub async fn edit(&self, id: u64, request: &HookRequest) -> Result<Hook, GithubError> {
+        self.github.transport().conceal(&request.secret);
         let repositories = self.github.octocrab().repos(self.repository.owner(), self.repository.name());
         let events: Vec<_> = request.events.iter().map(|event| event_type(event)).collect();
         let edited = repositories

@@ -51,7 +51,9 @@ impl WireRepository {
     pub(crate) fn read(self) -> Result<RepositoryInfo, String> {
         Ok(RepositoryInfo {
             id: self.id,
-            name: self.full_name.parse().map_err(|error: crate::ParseNameError| error.to_string())?,
+            name: self.full_name.parse().map_err(|_: crate::ParseNameError| {
+                format!("{:?} is no repository's name", self.full_name)
+            })?,
             default_branch: self.default_branch.ok_or("it has no default branch")?,
             private: self.private,
             archived: self.archived,

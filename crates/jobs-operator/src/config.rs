@@ -25,7 +25,7 @@ pub struct JobsConfig {
     pub sync_workers: usize,
     /// The most time that one job may take.
     pub max_job_timeout: Duration,
-    /// The most time that one change to a resource may take.
+    /// How long requests of one change to a resource may begin. A write that is under way then has its own deadline.
     pub change_timeout: Duration,
     /// Changed files beyond which an incremental pull compares everything; 0 for no limit.
     pub max_incremental_changes: usize,

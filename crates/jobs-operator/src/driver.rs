@@ -215,10 +215,11 @@ impl Driver {
                     grace_seconds = GRACE.as_secs(),
                     "a worker did not stop when it was asked to and was aborted"
                 );
+                // A write of it may still be under way: nobody else may begin before a lease would have lapsed.
                 match reason {
-                    // A write of it may still be under way: nobody else may begin before the lease has lapsed.
                     StopReason::LeaseLost | StopReason::Shutdown => Conclusion::Abandon,
                     StopReason::TimeUp | StopReason::RepositoryDeleted => {
+                        tokio::time::sleep(self.queue.lease_expiry()).await;
                         Conclusion::Complete(Err(self.stopped_text(reason)))
                     }
                 }

@@ -166,7 +166,6 @@ impl Pull {
             Mode::Unchanged => return Ok(sync.unchanged()),
             Mode::Incremental | Mode::Retry => match sync.plan_incremental().await? {
                 Some(planned) => planned,
-                None if sync.observed.mode == Mode::Retry => return Ok(sync.unchanged()),
                 None => sync.plan_full().await?,
             },
             Mode::Full => sync.plan_full().await?,
@@ -245,8 +244,8 @@ impl Sync<'_> {
             progress
                 .final_message(format!("repaired {count} {what} that had been changed or deleted by hand"));
         }
-        let mut unsynced =
-            Unsynced::new(left.iter().filter_map(ResourceResult::outcome).chain(outcomes.failed).collect());
+        let items = left.iter().filter_map(ResourceResult::outcome).chain(outcomes.failed).collect();
+        let mut unsynced = Unsynced::new(items, outcomes.deletion_failed);
         if summary.stopped.is_some() {
             unsynced.keep_untried(&self.previous, &outcomes.tried);
         }

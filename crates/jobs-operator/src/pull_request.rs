@@ -10,7 +10,6 @@ mod look;
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use windlass_api::{JobAction, PullRequestJobOptions, Repository};
 use windlass_git::{Revision, Tree};
 use windlass_github::{ChangedFile, ErrorKind, FileChange, GithubError, PullRequest};
@@ -62,9 +61,16 @@ impl Worker for LookAtPullRequest {
         let round = Round { worker: self, job, repository, options, at_github: &at_github, opened, number };
         for _ in 0..MAX_ROUNDS {
             let began = Instant::now();
-            let looked = stoppable(job.cancel(), Box::pin(round.run())).await;
+            let looked = job.cancel().run_until_cancelled(Box::pin(round.look())).await;
+            let looked = looked.unwrap_or(Err(JobError::Stopped));
             self.metrics.looked_at(began.elapsed(), looked.is_ok());
-            let Some(head) = looked? else { return Ok(()) };
+            let Look { comment, head, message } = looked?;
+            // A comment that is under way is awaited: nobody could say whether a dropped one was written.
+            if let Some(comment) = &comment {
+                round.tell(comment).await?;
+            }
+            job.progress.final_message(message);
+            let Some(head) = head else { return Ok(()) };
             // A delivery that came meanwhile found this job, and queued none.
             if round.tip().await? == head {
                 return Ok(());
@@ -74,12 +80,14 @@ impl Worker for LookAtPullRequest {
     }
 }
 
-/// Reading may be dropped at any time, and a comment that was under way is found and edited by the next try.
-async fn stoppable<T>(
-    cancel: &CancellationToken,
-    work: impl Future<Output = Result<T, JobError>>,
-) -> Result<T, JobError> {
-    cancel.run_until_cancelled(work).await.unwrap_or(Err(JobError::Stopped))
+/// What a look at a pull request came to.
+struct Look {
+    /// What is told on it, if anything.
+    comment: Option<Comment>,
+    /// What was looked at; nothing for a pull request that is not looked into.
+    head: Option<Revision>,
+    /// The job's message.
+    message: &'static str,
 }
 
 /// One look at the pull request.
@@ -94,21 +102,19 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Looks, and tells. Answers what was looked at; nothing for a pull request that is not looked into.
-    async fn run(&self) -> Result<Option<Revision>, JobError> {
+    /// Looks, which may be dropped at any time.
+    async fn look(&self) -> Result<Look, JobError> {
         let progress = &self.job.progress;
         progress.message("listing pull request files");
         let pulls = self.at_github.api.pulls(&self.at_github.name);
         let asked = |source: GithubError| JobError::Github { what: "look at the pull request", source };
         let pull = pulls.get(self.number).await.map_err(asked)?;
         if !pull.open {
-            progress.final_message("the pull request is not open any more");
-            return Ok(None);
+            return Ok(Look { comment: None, head: None, message: "the pull request is not open any more" });
         }
         if self.is_of_fork(&pull) {
-            self.tell(&Comment::Fork).await?;
-            progress.final_message("previews are not supported for forks");
-            return Ok(None);
+            let comment = Some(Comment::Fork);
+            return Ok(Look { comment, head: None, message: "previews are not supported for forks" });
         }
         let listed = pulls.files(self.number, MAX_LISTED).await.map_err(asked)?;
         let head = self.tip().await?;
@@ -122,8 +128,7 @@ impl Round<'_> {
             listed.files.into_iter().filter_map(|file| within(file, folder)).collect();
         changed.retain(|file| file.is_resource() && !ignored.matches(&file.path));
         if changed.is_empty() {
-            progress.final_message("no files to process");
-            return Ok(Some(head));
+            return Ok(Look { comment: None, head: Some(head), message: "no files to process" });
         }
         let skipped = changed.len().saturating_sub(MAX_FILES);
         changed.truncate(MAX_FILES);
@@ -148,9 +153,8 @@ impl Round<'_> {
             }
             files.extend(looked);
         }
-        self.tell(&Comment::Files { files, skipped, truncated: listed.truncated }).await?;
-        progress.final_message("the pull request was commented on");
-        Ok(Some(head))
+        let comment = Some(Comment::Files { files, skipped, truncated: listed.truncated });
+        Ok(Look { comment, head: Some(head), message: "the pull request was commented on" })
     }
 
     /// Where the pull request's branch is now.

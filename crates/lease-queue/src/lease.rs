@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder, Retryable as _};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -31,9 +32,12 @@ mod tests;
 
 /// So many renewals in a row may fail.
 const RENEWAL_FAILURES: u32 = 3;
-/// Pauses between tries to end a job while the store is out of reach.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Between tries to end a job, or to give it back, while the store is out of reach.
+const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(100))
+    .with_max_delay(Duration::from_secs(5));
+/// So often it is tried again to give a job back, whose lease lapses in the end.
+const RELEASE_RETRIES: usize = 3;
 
 /// The right to run a job. Renewed in the background until it is completed, released, lost or dropped. Dropping it without
 /// a word leaves the claim to lapse.
@@ -148,16 +152,16 @@ impl Lease {
         let ending = ending.into();
         let shared = Arc::clone(&self.shared);
         let until = Instant::now() + shared.queue.config.complete_for;
-        let mut pause = FIRST_PAUSE;
+        let mut delays = BACKOFF.without_max_times().build();
         loop {
             let error = match shared.try_complete(&ending).await {
                 Ok(()) => break,
                 Err(LeaseError::Store(error)) if error.transient() => error,
                 Err(error) => return Err(error),
             };
-            if Instant::now() + pause >= until {
+            let Some(delay) = delays.next().filter(|delay| Instant::now() + *delay < until) else {
                 return Err(LeaseError::Store(error));
-            }
+            };
             warn!(job = %shared.key, %error, "failed to end the job, will try again");
             tokio::select! {
                 biased;
@@ -168,7 +172,7 @@ impl Lease {
                     }
                     return Err(LeaseError::Lost);
                 }
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                () = tokio::time::sleep(delay) => {}
             }
         }
         self.completed();
@@ -192,21 +196,17 @@ impl Lease {
     /// Gives the job back, so that another replica can claim it at once. The attempt does not count, unless the job may
     /// already be in history. This replica leaves the job alone for a while.
     pub async fn release(mut self) -> Result<(), LeaseError> {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            match self.shared.try_release().await {
-                Ok(()) => {
-                    self.end = End::Released;
-                    return Ok(());
-                }
-                Err(LeaseError::Store(error)) if error.transient() && pause < FIRST_PAUSE * 8 => {
-                    warn!(job = %self.shared.key, %error, "failed to give the job back, will try again");
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let release = || self.shared.try_release();
+        release
+            .retry(BACKOFF.with_max_times(RELEASE_RETRIES))
+            .sleep(tokio::time::sleep)
+            .when(|error| matches!(error, LeaseError::Store(error) if error.transient()))
+            .notify(|error, _| {
+                warn!(job = %self.shared.key, %error, "failed to give the job back, will try again");
+            })
+            .await?;
+        self.end = End::Released;
+        Ok(())
     }
 
     /// [`Lease::release`] with another time for which this replica leaves the job alone.

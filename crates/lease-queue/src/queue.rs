@@ -148,6 +148,11 @@ impl Queue {
         self.inner.schedule().depth()
     }
 
+    /// How long a claim holds that is not renewed.
+    pub fn lease_expiry(&self) -> Duration {
+        self.inner.config.lease_expiry
+    }
+
     #[cfg(test)]
     pub(crate) fn into_inner(self) -> Arc<Inner> {
         self.inner
@@ -388,12 +393,8 @@ impl Queue {
         lease.complete_as(Ending { status, annotations }).await.map(|()| Some(taken))
     }
 
-    /// Reaps whenever there is something to reap, looking at least `every` so often, until `stop` is cancelled.
-    pub async fn run_reaper(&self, every: Duration, stop: &CancellationToken) {
-        self.run_reaper_for(every, &(), stop).await;
-    }
-
-    /// [`Queue::run_reaper`], telling `reaper` of each job.
+    /// Reaps whenever there is something to reap, looking at least `every` so often, until `stop` is cancelled. `reaper` is
+    /// told of each job.
     pub async fn run_reaper_for(&self, every: Duration, reaper: &dyn Reaper, stop: &CancellationToken) {
         loop {
             self.reap_for(reaper).await;

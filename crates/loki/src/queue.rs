@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -13,8 +14,10 @@ use crate::client::{Loki, LokiError};
 use crate::entry::Entry;
 
 /// Pauses between tries while Loki does not take anything.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const PAUSES: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(500))
+    .with_max_delay(Duration::from_secs(30))
+    .without_max_times();
 /// What is sent at a time. Loki takes 4 MiB a request unless it is told otherwise.
 const BATCH_ENTRIES: usize = 200;
 const BATCH_BYTES: usize = 1 << 20;
@@ -225,7 +228,7 @@ impl HistoryWriter {
             bytes <= BATCH_BYTES
         };
         let mut count = self.batch.iter().take_while(fits).count().max(1);
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES.build();
         loop {
             match self.loki.push(&self.batch[..count]).await {
                 Ok(()) => {
@@ -246,11 +249,10 @@ impl HistoryWriter {
                         warn!(%error, "Loki does not take records of finished jobs; they wait in memory");
                     }
                     let asked = match error {
-                        LokiError::Unavailable { retry_after, .. } => retry_after.unwrap_or_default(),
-                        _ => Duration::ZERO,
+                        LokiError::Unavailable { retry_after, .. } => retry_after,
+                        _ => None,
                     };
-                    tokio::time::sleep(pause.max(asked)).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    tokio::time::sleep(pauses.next().max(asked).unwrap_or_default()).await;
                 }
             }
         }

@@ -6,9 +6,11 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use serde::Serialize;
-use windlass_api::status;
+use windlass_api::{GROUP, status};
+use windlass_lease_queue::kube::InsertError;
 use windlass_loki::LokiError;
 use windlass_repository::{OpenError, ReadError, WriteError};
+use windlass_runtime::CallError;
 use windlass_telemetry::ErrorChain;
 
 /// A refusal: the Status that says why, answered under its own code.
@@ -21,21 +23,33 @@ impl From<Status> for Refusal {
     }
 }
 
-impl From<kube::Error> for Refusal {
-    /// The API server's own refusal goes through as it is; everything else is that it could not be asked.
-    fn from(error: kube::Error) -> Self {
+impl From<CallError> for Refusal {
+    /// The API server's own refusal goes through as it is; everything else is that it did not answer in time, or
+    /// could not be asked.
+    fn from(error: CallError) -> Self {
+        if let Some(answer) = error.status() {
+            let mut passed = status::error(answer.code, &answer.reason, answer.message.clone());
+            passed.details = serde_json::to_value(&answer.details)
+                .ok()
+                .and_then(|details| serde_json::from_value(details).ok());
+            return passed.into();
+        }
+        tracing::warn!(error = %ErrorChain(&error), "the API server could not be asked");
+        if matches!(error, CallError::Deadline { .. }) {
+            return status::timeout("the API server did not answer in time; try again").into();
+        }
+        status::service_unavailable("the API server could not be asked; try again", 1).into()
+    }
+}
+
+impl From<InsertError> for Refusal {
+    fn from(error: InsertError) -> Self {
+        let what = |name: &str| format!("create job {name}");
         match error {
-            kube::Error::Api(answer) => {
-                let mut passed = status::error(answer.code, &answer.reason, answer.message.clone());
-                passed.details = serde_json::to_value(&answer.details)
-                    .ok()
-                    .and_then(|details| serde_json::from_value(details).ok());
-                passed.into()
-            }
-            other => {
-                tracing::warn!(error = %other, "the API server could not be asked");
-                status::service_unavailable("the API server could not be asked; try again", 1).into()
-            }
+            InsertError::AlreadyExists(name) => status::already_exists(GROUP, "jobs", &name).into(),
+            InsertError::Invalid(errors) => status::invalid(GROUP, "Job", "", errors).into(),
+            InsertError::Api { name, source } => CallError::new(what(&name), *source).into(),
+            InsertError::Timeout { name, after } => CallError::Deadline { what: what(&name), after }.into(),
         }
     }
 }

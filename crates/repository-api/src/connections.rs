@@ -12,6 +12,7 @@ use windlass_repository::ConnectionOpenError;
 use windlass_telemetry::ErrorChain;
 
 use crate::answer::Refusal;
+use crate::calls::CALL;
 use crate::request::Target;
 use crate::state::RepositoryApi;
 
@@ -23,7 +24,8 @@ pub(crate) async fn repositories(
 ) -> Result<Response, Refusal> {
     target.admit_to(&state, caller.as_ref(), ("get", "connections", "repositories")).await?;
     let api: Api<Connection> = Api::namespaced(state.provisioning.clone(), &target.namespace);
-    let connection = api.get_opt(&target.name).await?;
+    let get = || api.get_opt(&target.name);
+    let connection = CALL.read(format!("get connection {}", target.name), get).await?;
     let connection = connection.ok_or_else(|| status::not_found(GROUP, "connections", &target.name))?;
     let github = state.opener.app(&state.core, &connection).await.map_err(|error| of_open(&error))?;
     let Some(apps) = github.apps() else {

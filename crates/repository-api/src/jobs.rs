@@ -1,7 +1,7 @@
 //! `…/jobs`: queue a job, and read the ones that ended.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
@@ -13,15 +13,17 @@ use windlass_api::{
     FieldError, GROUP, HistoricJob, Job, JobAction, JobSpec, Repository, jobs, labels, status,
 };
 use windlass_auth::Caller;
-use windlass_lease_queue::kube::{InsertError, insert};
+use windlass_lease_queue::kube::insert;
+use windlass_runtime::ListRequest;
 
 use crate::answer::Refusal;
 use crate::author;
+use crate::calls::CALL;
 use crate::page::{Page, Position};
 use crate::request::{Target, object_with, read, refuse_unless_usable};
 use crate::state::RepositoryApi;
 
-/// Records that are asked for at a time.
+/// Jobs of the queue that are read at most.
 const READ: u32 = 500;
 
 /// Queues a job for the repository: 202 with the job. Grafana: `jobs.go`.
@@ -61,8 +63,7 @@ pub(crate) async fn create(
 
     let options = repository.as_ref().and_then(|repository| repository.spec.commit.as_ref());
     let marks = author::annotations(caller, options);
-    let job =
-        insert(&state.provisioning, &target.namespace, &target.name, spec, marks).await.map_err(refusal)?;
+    let job = insert(&state.provisioning, &target.namespace, &target.name, spec, marks).await?;
     Ok(target.typed(202, "Job", &job))
 }
 
@@ -143,48 +144,44 @@ fn invalid(spec: &JobSpec, errors: Vec<FieldError>) -> Refusal {
     status::invalid(GROUP, "Job", &name, errors).into()
 }
 
-fn refusal(error: InsertError) -> Refusal {
-    match error {
-        InsertError::AlreadyExists(name) => status::already_exists(GROUP, "jobs", &name).into(),
-        InsertError::Invalid(errors) => status::invalid(GROUP, "Job", "", errors).into(),
-        InsertError::Api { source, .. } => (*source).into(),
-    }
-}
-
 /// One page of what ended, and where the next one begins. Only a page and a bit of it is in memory at a time.
 async fn newest(
     state: &RepositoryApi,
     target: &Target,
     page: &Page,
 ) -> Result<(Vec<HistoricJob>, Option<Position>), Refusal> {
-    let mut found: Vec<(Position, HistoricJob)> = Vec::new();
-    let mut add = |jobs: Vec<HistoricJob>| {
-        let placed = jobs.into_iter().map(|job| (Position::of(&job), job));
-        found.extend(placed.filter(|(position, _)| page.after.as_ref().is_none_or(|after| position > after)));
-        found.sort_by(|(one, _), (other, _)| one.cmp(other));
-        found.truncate(page.limit + 1);
+    // By position, since a list shows a record again when it reads a page once more.
+    let found: Mutex<BTreeMap<Position, HistoricJob>> = Mutex::default();
+    let add = |job: HistoricJob| {
+        let position = Position::of(&job);
+        if page.after.as_ref().is_none_or(|after| position > *after) {
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            found.insert(position, job);
+            if found.len() > page.limit + 1 {
+                found.pop_last();
+            }
+        }
     };
     if let Some(loki) = &state.loki {
         // One more for the job that the page before ended with.
         let until = page.after.as_ref().map(Position::finished);
-        add(loki.newest(&target.namespace, &target.name, until, page.limit + 2).await?);
+        let newest = loki.newest(&target.namespace, &target.name, until, page.limit + 2).await?;
+        newest.into_iter().for_each(add);
     } else {
         let jobs: Api<HistoricJob> = Api::namespaced(state.provisioning.clone(), &target.namespace);
         let selector = format!("{}={}", labels::REPOSITORY, target.name);
-        let mut params = ListParams::default().labels(&selector).limit(READ);
-        loop {
-            let list = jobs.list(&params).await?;
-            add(list.items);
-            match list.metadata.continue_.filter(|next| !next.is_empty()) {
-                Some(next) => params = params.continue_token(&next),
-                None => break,
-            }
-        }
+        ListRequest::of(&jobs, "list the records of jobs", CALL)
+            .labels(selector)
+            .read(|text| serde_json::from_slice::<HistoricJob>(text).map(&add), || ())
+            .await?;
     }
-    let more = found.len() > page.limit;
-    found.truncate(page.limit);
-    let last = found.last().map(|(position, _)| position.clone()).filter(|_| more);
-    Ok((found.into_iter().map(|(_, job)| job).collect(), last))
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut last = None;
+    if found.len() > page.limit {
+        found.pop_last();
+        last = found.last_key_value().map(|(position, _)| position.clone());
+    }
+    Ok((found.into_values().collect(), last))
 }
 
 /// The record of the job that the request names by its UID.
@@ -194,14 +191,16 @@ async fn of_uid(state: &RepositoryApi, target: &Target) -> Result<Option<Histori
     }
     let jobs: Api<HistoricJob> = Api::namespaced(state.provisioning.clone(), &target.namespace);
     let selector = format!("{}={}", labels::ORIGINAL_UID, target.uid);
-    Ok(jobs.list(&ListParams::default().labels(&selector)).await?.items.pop())
+    let params = ListParams::default().labels(&selector);
+    Ok(CALL.read("list the records of the job", || jobs.list(&params)).await?.items.pop())
 }
 
 /// The repository's jobs that have not ended, the oldest first.
 async fn queued(client: &Client, target: &Target) -> Result<Vec<Job>, Refusal> {
     let jobs: Api<Job> = Api::namespaced(client.clone(), &target.namespace);
     let selector = format!("{}={}", labels::REPOSITORY, target.name);
-    let mut found = jobs.list(&ListParams::default().labels(&selector).limit(READ)).await?.items;
+    let params = ListParams::default().labels(&selector).limit(READ);
+    let mut found = CALL.read("list the jobs of the queue", || jobs.list(&params)).await?.items;
     found.retain(|job| job.spec.repository == target.name);
     found.sort_by(|one, other| {
         let key = |job: &Job| {

@@ -14,6 +14,7 @@
 
 mod answer;
 mod author;
+mod calls;
 mod connections;
 mod files;
 mod filetree;

@@ -15,6 +15,7 @@ use windlass_auth::{Access, AccessError, Caller};
 use windlass_resources::Kind;
 
 use crate::answer::{Refusal, json};
+use crate::calls::CALL;
 use crate::state::{BODY_LIMIT, RepositoryApi};
 
 /// The variables of a path.
@@ -114,7 +115,8 @@ impl Target {
     /// The stored repository; nothing when there is none.
     pub(crate) async fn repository(&self, client: &Client) -> Result<Option<Repository>, Refusal> {
         let repositories: Api<Repository> = Api::namespaced(client.clone(), &self.namespace);
-        Ok(repositories.get_opt(&self.name).await?)
+        let get = || repositories.get_opt(&self.name);
+        Ok(CALL.read(format!("get repository {}", self.name), get).await?)
     }
 
     /// The refusal for a repository whose state does not allow it.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
 use kube::Api;
-use kube::api::ListParams;
 use windlass_api::{AvailableResource, Repository, RepositoryView, RepositoryViewList};
 use windlass_auth::Caller;
+use windlass_runtime::ListRequest;
 
 use crate::answer::Refusal;
+use crate::calls::CALL;
 use crate::request::Target;
 use crate::state::RepositoryApi;
 
@@ -21,8 +22,8 @@ pub(crate) async fn read(
 ) -> Result<Response, Refusal> {
     target.admit_to(&state, caller.as_ref(), ("get", "settings", "")).await?;
     let repositories: Api<Repository> = Api::namespaced(state.provisioning.clone(), &target.namespace);
-    let mut items: Vec<RepositoryView> =
-        repositories.list(&ListParams::default()).await?.items.into_iter().map(view).collect();
+    let found = ListRequest::of(&repositories, "list repositories", CALL).items::<Repository>().await?;
+    let mut items: Vec<RepositoryView> = found.items.into_iter().map(view).collect();
     items.sort_by(|one, other| one.name.cmp(&other.name));
     let kinds = state.resources.kinds().await;
     let offered = |kind: &windlass_resources::Kind| AvailableResource {

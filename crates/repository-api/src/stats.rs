@@ -6,17 +6,16 @@ use std::sync::Arc;
 use axum::extract::{Extension, Path, State};
 use axum::response::Response;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
 use windlass_api::{ManagedStats, ResourceCount, ResourceStats, annotations};
 use windlass_auth::Caller;
 use windlass_resources::Kind;
+use windlass_runtime::{Accept, ListRequest};
 
 use crate::answer::Refusal;
+use crate::calls::CALL;
 use crate::request::Target;
 use crate::state::RepositoryApi;
-
-/// Objects that are asked for at a time, their metadata only.
-const READ: u32 = 500;
 
 /// Counts by group and resource.
 type Counts = BTreeMap<(String, String), i64>;
@@ -59,21 +58,21 @@ async fn count(
     let resource = ApiResource { group, version, api_version, kind: kind_name, plural };
     let client = state.resources.of(kind).clone();
     let objects: Api<DynamicObject> = Api::namespaced_with(client, &target.namespace, &resource);
-    let mut params = ListParams::default().limit(READ);
-    loop {
-        let page = objects.list_metadata(&params).await?;
-        for object in page.items {
-            let mut marks = object.metadata.annotations.unwrap_or_default();
-            let by = marks.remove(annotations::MANAGED_BY);
-            let id = marks.remove(annotations::MANAGER_ID).unwrap_or_default();
-            let counts = by_manager.entry(by.map(|by| (by, id))).or_default();
-            *counts.entry(what.clone()).or_default() += 1;
-        }
-        match page.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) => params = params.continue_token(&next),
-            None => return Ok(()),
-        }
+    let found = ListRequest::of(&objects, format!("list {}", kind.resource), CALL)
+        .accept(Accept::MetadataList)
+        .read(|text| serde_json::from_slice(text).map(manager), || ())
+        .await?;
+    for by in found.items {
+        *by_manager.entry(by).or_default().entry(what.clone()).or_default() += 1;
     }
+    Ok(())
+}
+
+/// The kind and the ID of who manages an object.
+fn manager(object: PartialObjectMeta) -> Option<(String, String)> {
+    let mut marks = object.metadata.annotations.unwrap_or_default();
+    let by = marks.remove(annotations::MANAGED_BY)?;
+    Some((by, marks.remove(annotations::MANAGER_ID).unwrap_or_default()))
 }
 
 fn listed(counts: Counts) -> Vec<ResourceCount> {

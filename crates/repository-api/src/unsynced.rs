@@ -12,6 +12,7 @@ use windlass_api::{FileOutcome, HistoricJob, Repository, UnsyncedList, status};
 use windlass_auth::Caller;
 
 use crate::answer::Refusal;
+use crate::calls::CALL;
 use crate::request::Target;
 use crate::state::RepositoryApi;
 
@@ -87,7 +88,8 @@ async fn files(
             None => {
                 let records: Api<HistoricJob> =
                     Api::namespaced(state.provisioning.clone(), &target.namespace);
-                records.get_opt(&unsynced.record).await?
+                let get = || records.get_opt(&unsynced.record);
+                CALL.read(format!("get record {}", unsynced.record), get).await?
             }
         };
         // A record may lack them, where it would have been too long.

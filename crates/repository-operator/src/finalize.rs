@@ -14,7 +14,7 @@ use crate::controller::{CALL, Controller, name, namespace};
 use crate::error::Obstacle;
 use crate::hook;
 
-/// The deadline of one resource.
+/// How long requests for one resource may begin.
 const ITEM: Duration = Duration::from_secs(15);
 /// How often a pass lists what is managed: once to work it off, and once more to see that nothing is left.
 const ROUNDS: usize = 2;

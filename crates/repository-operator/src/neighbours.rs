@@ -123,7 +123,10 @@ impl Standing {
         let count = self.count;
         match usize::try_from(max) {
             Err(_) | Ok(0) => messages::QUOTA_UNLIMITED.to_owned(),
-            Ok(_) if self.is_over(max) => format!("namespace quota exceeded: {count}/{max} repositories"),
+            Ok(_) if self.is_over(max) => format!(
+                "namespace quota exceeded: {count}/{max} repositories; delete some, or raise [provisioning] \
+                 max_repositories"
+            ),
             Ok(limit) if count >= limit => format!("namespace quota reached: {count}/{max} repositories"),
             Ok(_) => format!("within quota: {count}/{max} repositories"),
         }

@@ -212,8 +212,11 @@ fn pull_due(observed: &Observed, timing: Timing, checks: bool) -> Due<Pull> {
         Some(age) => timing.full_sync.saturating_sub(age),
         None => Duration::ZERO,
     };
-    let left = timing.interval(repository).saturating_sub(age);
-    let left = left.max(quiet_for(observed, timing).min(full_left));
+    let interval = timing.interval(repository);
+    // A full pull that failed, or has just been tried, is not tried again at once.
+    let pace = if sync.state == JobState::Error { interval.min(timing.full_sync) } else { timing.min_sync };
+    let left = interval.saturating_sub(age).max(quiet_for(observed, timing));
+    let left = left.min(full_left.max(pace.saturating_sub(age)));
     let folder_changed = observed.folder_change.is_some();
     let left = if folder_changed { left.min(FOLDER_PACE.saturating_sub(age)) } else { left };
     let pushed = observed.ages.pushed && sync.state != JobState::Working;

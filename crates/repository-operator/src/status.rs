@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{
@@ -77,7 +78,9 @@ pub(crate) async fn write(
         };
         match written {
             Ok(written) => {
-                record(controller, &written, before);
+                for note in notes(before, &written.status) {
+                    controller.events.record(&written, note);
+                }
                 return Ok(Arc::new(written));
             }
             Err(error) if attempt < TRIES && is_overtaken(&error) => {
@@ -193,27 +196,53 @@ fn operations(before: &RepositoryStatus, after: &RepositoryStatus) -> Vec<Value>
     operations
 }
 
-/// Tells by an Event that a repository is not healthy any more, for another reason than before, or is healthy again.
-fn record(controller: &Controller, written: &Repository, before: &RepositoryStatus) {
-    let ready = |status: &RepositoryStatus| {
-        conditions::find(&status.conditions, types::READY)
-            .map(|ready| (ready.reason.clone(), ready.message.clone()))
-    };
-    let (was, is) = (before.health.healthy, written.status.health.healthy);
-    let Some((reason, message)) = ready(&written.status) else { return };
-    let note = |kind, reason: &str, text| Note {
+/// The Events that tell of a change: that the repository, or its webhook, fails for another reason than before, or works
+/// again.
+fn notes(before: &RepositoryStatus, after: &RepositoryStatus) -> Vec<Note> {
+    let note = |kind, reason: &str, action: &str, text| Note {
         kind,
         reason: reason.to_owned(),
-        action: "CheckHealth".to_owned(),
+        action: action.to_owned(),
         text,
     };
-    if is && !was && before.health.checked != 0 {
-        let text = "the repository is healthy again".to_owned();
-        controller.events.record(written, note(EventType::Normal, "Healthy", text));
-    } else if !is && (was || ready(before).is_none_or(|(before, _)| before != reason)) {
-        let text = format!("the repository is not healthy ({reason}): {message}");
-        controller.events.record(written, note(EventType::Warning, "Unhealthy", text));
+    let mut notes = Vec::new();
+    let (was, is) = (before.health.healthy, after.health.healthy);
+    if let Some(ready) = conditions::find(&after.conditions, types::READY) {
+        let (reason, message) = (&ready.reason, &ready.message);
+        let is_news = || {
+            conditions::find(&before.conditions, types::READY).is_none_or(|before| before.reason != *reason)
+        };
+        if is && !was && before.health.checked != 0 {
+            let text = "the repository is healthy again".to_owned();
+            notes.push(note(EventType::Normal, "Healthy", "CheckHealth", text));
+        } else if !is && (was || is_news()) {
+            let text = format!("the repository is not healthy ({reason}): {message}");
+            notes.push(note(EventType::Warning, "Unhealthy", "CheckHealth", text));
+        }
     }
+    match (webhook_failure(before), webhook_failure(after)) {
+        (was, Some(is)) if was.is_none_or(|was| was.reason != is.reason) => {
+            let text = format!("the webhook fails ({}): {}", is.reason, is.message);
+            notes.push(note(EventType::Warning, "WebhookFailed", "TendWebhook", text));
+        }
+        (Some(_), None) if conditions::is_true(&after.conditions, types::WEBHOOK) => {
+            let text = "the webhook works again".to_owned();
+            notes.push(note(EventType::Normal, "WebhookRestored", "TendWebhook", text));
+        }
+        _ => {}
+    }
+    notes
+}
+
+/// What is said of a webhook that fails; nothing where there should be none.
+fn webhook_failure(status: &RepositoryStatus) -> Option<&Condition> {
+    conditions::find(&status.conditions, types::WEBHOOK).filter(|said| {
+        let is_wanted = !matches!(
+            said.reason.as_str(),
+            reasons::WEBHOOK_DISABLED | reasons::NO_PUBLIC_URL | reasons::READ_ONLY
+        );
+        said.status == "False" && is_wanted
+    })
 }
 
 /// Says what keeps a repository from being deleted. What says so already is left as it is.

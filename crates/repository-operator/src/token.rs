@@ -36,6 +36,9 @@ use crate::unhealthy::{Failure, be_unhealthy};
 /// How long until it is tried again, where nobody says how long.
 const AGAIN: Duration = Duration::from_mins(1);
 
+/// The shortest life of a token that is believed. GitHub's live an hour: one that seems shorter was judged by a wrong clock.
+const SHORTEST_LIFE: i64 = 5_000;
+
 /// Why there is no new token.
 #[derive(Debug)]
 struct NoToken {
@@ -76,7 +79,7 @@ pub(crate) async fn provision(
     controller.metrics.token(None, began.elapsed());
     tracing::debug!(repository = %key, "got a token by way of the connection");
     let (now, generation) = (controller.clock.now(), current.metadata.generation);
-    let again = renewed_in(&status, now);
+    let again = replaced_in(&status, now);
     controller.memory.token_asked(key, &current, again, false);
     let until = Timestamp::from_millisecond(status.expiration).unwrap_or(Timestamp::MAX);
     let message = format!("Token valid until {}", until.round(jiff::Unit::Second).unwrap_or(until));
@@ -89,6 +92,12 @@ pub(crate) async fn provision(
     }
     applied.current = Arc::new(current);
     Ok(Outcome::Ready)
+}
+
+/// How long until a token that was given just now is replaced: never at once because a clock is wrong.
+fn replaced_in(status: &TokenStatus, now: Timestamp) -> Duration {
+    let is_believed = status.expiration.saturating_sub(status.last_updated) >= SHORTEST_LIFE;
+    if is_believed { renewed_in(status, now) } else { AGAIN }
 }
 
 /// Says that there is no new token: the one before is used for as long as it is good.
@@ -202,4 +211,20 @@ async fn keep(
     }
     let patch = json!({"secure": {"token": {"name": own}}});
     merge_patch(&controller.repositories(repository), repository, Part::Object, patch, CALL).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_seems_to_have_ended_when_it_comes_is_not_replaced_at_once() {
+        let at = |millis: i64| Timestamp::from_millisecond(millis).unwrap();
+        let left = |life: i64| {
+            replaced_in(&TokenStatus { last_updated: 60_000, expiration: 60_000 + life }, at(60_000))
+        };
+        assert_eq!((left(0), left(4_999)), (AGAIN, AGAIN));
+        assert_eq!(left(6_000), Duration::from_secs(3));
+        assert_eq!(left(3_600_000), Duration::from_mins(35));
+    }
 }

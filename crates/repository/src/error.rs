@@ -55,11 +55,6 @@ impl ReadError {
             Self::Git(GitError::LimitExceeded { .. }) | Self::Local(LocalError::LimitExceeded { .. })
         )
     }
-
-    /// Whether the repository no longer has the revision.
-    pub fn is_revision_missing(&self) -> bool {
-        matches!(self, Self::Git(GitError::RevisionMissing { .. }))
-    }
 }
 
 /// Why a repository could not be opened.

@@ -85,8 +85,8 @@ pub trait Versioned: Send + Sync + 'static {
     /// Refs whose full name starts with `prefix` (for branches: `refs/heads/`); one request.
     async fn refs(&self, prefix: &str, cancel: &CancellationToken) -> Result<Vec<Ref>, ReadError>;
 
-    /// What changed under `prefix` from `old` to `new`, fetching what is missing with one request. An error that
-    /// [`is_revision_missing`](ReadError::is_revision_missing) means that `old` can no longer be had (a force-push,
+    /// What changed under `prefix` from `old` to `new`, fetching what is missing with one request.
+    /// [`RevisionMissing`](windlass_git::GitError::RevisionMissing) means that `old` can no longer be had (a force-push,
     /// for example): compare in full.
     async fn diff(
         &self,

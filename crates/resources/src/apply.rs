@@ -39,7 +39,7 @@ const BATCH_BYTES: u64 = 4 << 20;
 pub struct Options {
     /// Writes at a time.
     pub workers: usize,
-    /// Deadline of one change, all its requests together.
+    /// How long requests of one change may begin. A write that is under way then has its own deadline.
     pub timeout: Duration,
     /// Errors (warnings do not count) after which nothing more is started; 0 for no limit.
     pub max_errors: usize,
@@ -93,6 +93,7 @@ pub async fn run(plan: Plan, job: Job) -> Summary {
             clients: job.clients.clone(),
             context: job.context.clone(),
             dry_run: job.options.dry_run,
+            timeout: job.options.timeout,
             fence: wire::fence(job.cancel.clone(), job.may_write.clone()),
             take_over: job.take_over.clone(),
         },
@@ -208,19 +209,14 @@ impl Applier {
         self.state.record(item.failed(Failure::new(Reason::InternalError, message).retried()));
     }
 
-    /// Runs one change under its deadline and reports it; `done` may decide that there is nothing to report.
+    /// Runs one change and reports it; `done` may decide that there is nothing to report.
     async fn change<T>(
         &self,
         item: ItemResult,
         work: impl Future<Output = Result<T, WriteError>>,
         done: impl FnOnce(T, ItemResult) -> Option<ItemResult>,
     ) -> bool {
-        let limit = self.job.options.timeout;
-        let outcome = tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-            let message = format!("the API did not answer within {limit:?}");
-            Err(Failure::new(Reason::Timeout, message).into())
-        });
-        match outcome {
+        match work.await {
             Ok(value) => {
                 if let Some(item) = done(value, item) {
                     self.state.record(item);
@@ -251,10 +247,16 @@ impl Applier {
             return;
         }
         let work = self.objects.put_folder(&folder, &action);
-        let done = |effect, mut item: ItemResult| {
-            item.drifted = matches!(&action, FolderAction::Update(existing) if existing.drifted && effect == Effect::Updated);
-            item.unexpected =
-                effect == Effect::TakenOver || (effect == Effect::Created && item.action != Action::Created);
+        let done = |effect: Effect, mut item: ItemResult| {
+            item.drifted = match (&action, effect) {
+                (_, Effect::Relabelled) => true,
+                (FolderAction::Update(existing), Effect::Updated) => existing.drifted,
+                _ => false,
+            };
+            item.unexpected = match effect {
+                Effect::Created => item.action != Action::Created,
+                effect => effect.was_unlisted(),
+            };
             if item.action != Action::Renamed || effect == Effect::Unchanged {
                 item.action = action_of(effect);
             }
@@ -350,7 +352,7 @@ fn removed(effect: Effect, mut item: ItemResult) -> ItemResult {
 fn action_of(effect: Effect) -> Action {
     match effect {
         Effect::Created => Action::Created,
-        Effect::Updated | Effect::TakenOver => Action::Updated,
+        Effect::Updated | Effect::TakenOver | Effect::Relabelled => Action::Updated,
         Effect::Deleted | Effect::Absent => Action::Deleted,
         Effect::Unchanged | Effect::Kept => Action::Ignored,
     }

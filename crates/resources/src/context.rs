@@ -51,14 +51,9 @@ pub struct Context {
     pub title: String,
     /// Where the files end up.
     pub target: SyncTarget,
-    /// The largest file that is read, in bytes; larger ones are reported and left out.
-    pub max_file_bytes: u64,
 }
 
 impl Context {
-    /// 5 MiB, as upstream.
-    pub const DEFAULT_MAX_FILE_BYTES: u64 = 5 * 1024 * 1024;
-
     /// The context of a repository object. Without a target, files go into a folder of the repository's own.
     pub fn for_repository(repository: &Repository) -> Self {
         Self {
@@ -66,7 +61,6 @@ impl Context {
             repository: repository.metadata.name.clone().unwrap_or_default(),
             title: repository.spec.title.clone(),
             target: repository.spec.sync.target.unwrap_or(SyncTarget::Folder),
-            max_file_bytes: Self::DEFAULT_MAX_FILE_BYTES,
         }
     }
 

@@ -1,11 +1,12 @@
 //! Which of the kinds that the settings allow the API server serves, and how.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use kube::Client;
 use serde::Deserialize;
-use tokio::sync::Mutex;
+use tokio::time::Instant;
 use windlass_api::GroupResource;
 use windlass_runtime::CallError;
 
@@ -13,6 +14,9 @@ use crate::kinds::KindNames;
 use crate::parse::FileError;
 use crate::wire;
 use crate::{DASHBOARD, Kind};
+
+/// How long a group that could not be asked about is not asked about again: a server that hangs costs each try its deadline.
+const UNKNOWN_FOR: Duration = Duration::from_mins(1);
 
 /// The kinds that the settings allow beside folders and dashboards. Clones share what was found.
 ///
@@ -22,6 +26,8 @@ pub struct FurtherKinds {
     client: Option<Client>,
     allowed: Arc<[GroupResource]>,
     found: Arc<Mutex<Option<Kinds>>>,
+    /// Held while the server is asked, so that it is asked once however many want to know.
+    asking: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What files can become, as the API server serves it at one time.
@@ -37,7 +43,17 @@ enum Found {
     Fixed(String),
     Absent,
     /// The server could not be asked.
-    Unknown(String),
+    Unknown {
+        detail: String,
+        since: Instant,
+    },
+}
+
+impl Found {
+    /// Whether the server could not be asked a moment ago.
+    fn is_still_unknown(&self) -> bool {
+        matches!(self, Self::Unknown { since, .. } if since.elapsed() < UNKNOWN_FOR)
+    }
 }
 
 /// A kind whose objects were not listed.
@@ -55,12 +71,12 @@ const VERBS: [&str; 5] = ["get", "list", "create", "patch", "delete"];
 impl FurtherKinds {
     /// Folders and dashboards only.
     pub fn none() -> Self {
-        Self { client: None, allowed: Arc::default(), found: Arc::default() }
+        Self { client: None, allowed: Arc::default(), found: Arc::default(), asking: Arc::default() }
     }
 
     /// What `allowed` names, where `client` leads.
     pub fn new(client: Client, allowed: Vec<GroupResource>) -> Self {
-        Self { client: Some(client), allowed: allowed.into(), found: Arc::default() }
+        Self { client: Some(client), allowed: allowed.into(), found: Arc::default(), asking: Arc::default() }
     }
 
     /// Whether there is nothing but folders and dashboards.
@@ -72,15 +88,23 @@ impl FurtherKinds {
         self.client.as_ref()
     }
 
-    /// What is known; the server is asked if nothing is.
+    /// What is known; the server is asked, and waited for, if nothing is.
     pub async fn known(&self) -> Kinds {
-        self.look(|_| true).await
+        match self.present() {
+            Some(kinds) => kinds,
+            None => self.look(|_| true).await,
+        }
     }
 
-    /// What is known if that is everything that is allowed; otherwise the server is asked again.
+    /// What is known if that is everything that is allowed; otherwise the server is asked again about the rest, unless it
+    /// could not be a moment ago.
     pub(crate) async fn complete(&self) -> Kinds {
-        self.look(|kinds| kinds.0.values().all(|found| !matches!(found, Found::Absent | Found::Unknown(_))))
-            .await
+        let is_settled = |found: &Found| match found {
+            Found::Served(_) | Found::ClusterScoped(_) | Found::Fixed(_) => true,
+            Found::Absent => false,
+            Found::Unknown { .. } => found.is_still_unknown(),
+        };
+        self.look(|kinds| kinds.0.values().all(is_settled)).await
     }
 
     /// What the server serves now, given that `old` does not do.
@@ -88,17 +112,21 @@ impl FurtherKinds {
         self.look(|kinds| !Arc::ptr_eq(&kinds.0, &old.0)).await
     }
 
+    fn present(&self) -> Option<Kinds> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     async fn look(&self, will_do: impl Fn(&Kinds) -> bool) -> Kinds {
         let Some(client) = self.client.as_ref().filter(|_| !self.is_empty()) else {
             return Kinds::default();
         };
-        // Held while the server is asked, so that it is asked once however many want to know.
-        let mut found = self.found.lock().await;
-        if let Some(kinds) = found.as_ref().filter(|kinds| will_do(kinds)) {
-            return kinds.clone();
+        let _asking = self.asking.lock().await;
+        let present = self.present().unwrap_or_default();
+        if !present.0.is_empty() && will_do(&present) {
+            return present;
         }
-        let kinds = discover(client, &self.allowed).await;
-        *found = Some(kinds.clone());
+        let kinds = discover(client, &self.allowed, &present).await;
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(kinds.clone());
         kinds
     }
 }
@@ -120,7 +148,7 @@ impl Kinds {
                 Found::Fixed(name) if name == kind => {
                     return Err(FileError::NotManageable { resource: resource.to_string() });
                 }
-                Found::Unknown(detail) => {
+                Found::Unknown { detail, .. } => {
                     return Err(FileError::Discovery {
                         resource: resource.to_string(),
                         detail: detail.clone(),
@@ -149,7 +177,7 @@ impl Kinds {
         for (resource, found) in self.0.iter() {
             match found {
                 Found::Served(kind) => kinds.push(kind.clone()),
-                Found::Unknown(detail) => {
+                Found::Unknown { detail, .. } => {
                     unknown.push(Unlisted { resource: resource.clone(), detail: detail.clone() });
                 }
                 Found::ClusterScoped(_) | Found::Fixed(_) | Found::Absent => {}
@@ -185,17 +213,23 @@ struct Resource {
     verbs: Vec<String>,
 }
 
-async fn discover(client: &Client, allowed: &[GroupResource]) -> Kinds {
-    let groups: BTreeSet<&str> = allowed.iter().map(|resource| resource.group.as_str()).collect();
+/// Asks the server about what is allowed, but for what of `present` it could not be asked about a moment ago.
+async fn discover(client: &Client, allowed: &[GroupResource], present: &Kinds) -> Kinds {
+    let mut kinds: BTreeMap<GroupResource, Found> = (*present.0).clone();
+    kinds.retain(|_, found| found.is_still_unknown());
+    let asked: Vec<&GroupResource> =
+        allowed.iter().filter(|resource| !kinds.contains_key(*resource)).collect();
+    let groups: BTreeSet<&str> = asked.iter().map(|resource| resource.group.as_str()).collect();
     let groups = futures::future::join_all(
         groups.into_iter().map(|group| async move { (group, versions_of(client, group).await) }),
     );
     let groups: BTreeMap<&str, Result<Versions, CallError>> = groups.await.into_iter().collect();
     let find = |resource: &GroupResource| match &groups[resource.group.as_str()] {
         Ok(versions) => find(resource, versions),
-        Err(error) => Found::Unknown(wire::words(error)),
+        Err(error) => Found::Unknown { detail: wire::words(error), since: Instant::now() },
     };
-    Kinds(Arc::new(allowed.iter().map(|resource| (resource.clone(), find(resource))).collect()))
+    kinds.extend(asked.into_iter().map(|resource| (resource.clone(), find(resource))));
+    Kinds(Arc::new(kinds))
 }
 
 /// The versions of a group, the preferred one first, with what each serves.

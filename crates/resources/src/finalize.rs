@@ -26,7 +26,8 @@ pub struct Finalize {
     pub repository: String,
     /// Requests at a time.
     pub workers: usize,
-    /// Deadline of one item. A listing has one for each of its pages.
+    /// How long requests of one item may begin. A write that is under way then has its own deadline, as each page of a
+    /// listing has.
     pub timeout: Duration,
     /// Looked at before every write.
     pub cancel: CancellationToken,
@@ -122,9 +123,9 @@ impl<'a> Run<'a> {
                 repository: job.repository.clone(),
                 title: String::new(),
                 target: SyncTarget::Folderless,
-                max_file_bytes: Context::DEFAULT_MAX_FILE_BYTES,
             },
             dry_run: false,
+            timeout: job.timeout,
             fence: wire::fence(job.cancel.clone(), may_write),
             take_over: TakeOver::default(),
         };
@@ -138,14 +139,14 @@ impl<'a> Run<'a> {
     }
 
     async fn one(&mut self, item: ManagedItem, verb: Verb) {
-        let outcome = act(&self.objects, self.job.timeout, item, verb).await;
+        let outcome = act(&self.objects, item, verb).await;
         self.settle(outcome);
     }
 
     async fn all(&mut self, items: Vec<ManagedItem>, verb: Verb) {
-        let (objects, timeout) = (self.objects.clone(), self.job.timeout);
+        let objects = self.objects.clone();
         let mut outcomes = stream::iter(items)
-            .map(|item| act(&objects, timeout, item, verb))
+            .map(|item| act(&objects, item, verb))
             .buffer_unordered(self.job.workers.max(1));
         while let Some(outcome) = outcomes.next().await {
             self.settle(outcome);
@@ -178,18 +179,13 @@ fn item(of: &ManagedItem, verb: Verb) -> ItemResult {
     ItemResult::new(Some(&of.kind), &of.path, &of.name, action)
 }
 
-/// One item under its deadline; nothing if it was not tried.
-async fn act(objects: &Objects, timeout: Duration, of: ManagedItem, verb: Verb) -> Option<ItemResult> {
+/// One item; nothing if it was not tried.
+async fn act(objects: &Objects, of: ManagedItem, verb: Verb) -> Option<ItemResult> {
     let mut result = item(&of, verb);
-    let work = async {
-        match verb {
-            Verb::Release => objects.release(&of.kind, &of.name, &of.resource_version).await,
-            Verb::Remove => objects.delete(&of.kind, &of.name, &of.path, Some(&of.resource_version)).await,
-        }
+    let outcome = match verb {
+        Verb::Release => objects.release(&of.kind, &of.name, &of.resource_version).await,
+        Verb::Remove => objects.delete(&of.kind, &of.name, &of.path, Some(&of.resource_version)).await,
     };
-    let outcome = tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| {
-        Err(Failure::new(Reason::Timeout, format!("the API did not answer within {timeout:?}")).into())
-    });
     match outcome {
         Ok(Effect::Kept) if verb == Verb::Remove => result.action = Action::Ignored,
         Ok(_) => {}

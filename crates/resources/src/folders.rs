@@ -62,7 +62,7 @@ pub async fn read_metadata(
             Some(((folder.path.as_str(), folder.checksum.as_deref()?), folder.name.as_str()))
         })
         .collect();
-    let limit = context.max_file_bytes.min(reader.limits().blob_bytes);
+    let limit = reader.limits().blob_bytes;
     for entry in &tree.entries {
         if paths::classify(&entry.path, entry.kind) != Class::FolderMetadata || parent(&entry.path).is_empty()
         {

@@ -15,7 +15,9 @@ pub(crate) use self::body::create as created_body;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use windlass_runtime::{CallError, Fence};
 
 pub(crate) use self::annotations::{Annotations, ManagedFields, has_drifted};
@@ -56,6 +58,8 @@ pub(crate) enum Effect {
     Updated,
     /// It was nobody's, or another's who allows edits, and is ours now.
     TakenOver,
+    /// It was ours, but was not listed as such for want of the label, which is there again.
+    Relabelled,
     /// It was as it should be.
     Unchanged,
     /// It is deleted.
@@ -64,6 +68,13 @@ pub(crate) enum Effect {
     Absent,
     /// It belongs to another file or manager now, and stays.
     Kept,
+}
+
+impl Effect {
+    /// Whether the object is managed now, and was not in a list of what is.
+    pub(crate) fn was_unlisted(self) -> bool {
+        matches!(self, Self::TakenOver | Self::Relabelled)
+    }
 }
 
 /// Objects that nobody manages and that a sync may make its own: by kind and name.
@@ -75,6 +86,8 @@ pub(crate) struct Objects {
     pub(crate) clients: Clients,
     pub(crate) context: Context,
     pub(crate) dry_run: bool,
+    /// How long tries of the requests of one change may begin.
+    pub(crate) timeout: Duration,
     pub(crate) fence: Fence,
     pub(crate) take_over: TakeOver,
 }
@@ -132,8 +145,32 @@ impl Objects {
         self.run(&Operation::Release { kind, name }, Observed::at_version(Some(resource_version))).await
     }
 
+    /// Carries out one change. A write is not begun once its time is over, and one that is under way then is awaited: it is
+    /// not to land later, behind the back of who goes on.
+    async fn run(&self, operation: &Operation<'_>, observed: Observed) -> Result<Effect, WriteError> {
+        let end = Instant::now() + self.timeout;
+        let fence = self.fence.until(end);
+        let tries = self.look_and_write(operation, observed, &fence);
+        match tokio::time::timeout_at(end + wire::DEADLINE, tries).await {
+            // The right to write is still there.
+            Ok(Err(WriteError::Cancelled)) if Instant::now() >= end && self.fence.holds() => {}
+            Ok(done) => return done,
+            // It reads; no write began that late.
+            Err(_) => {}
+        }
+        let (kind, name) = operation.object();
+        let message =
+            format!("failed to {} {} {name:?} within {:?}", operation.verb(), what(kind), self.timeout);
+        Err(Failure::new(Reason::Timeout, message).into())
+    }
+
     /// Looks and writes until a write goes through, or there is nothing to write.
-    async fn run(&self, operation: &Operation<'_>, mut observed: Observed) -> Result<Effect, WriteError> {
+    async fn look_and_write(
+        &self,
+        operation: &Operation<'_>,
+        mut observed: Observed,
+        fence: &Fence,
+    ) -> Result<Effect, WriteError> {
         let (kind, name) = operation.object();
         let collection = Collection {
             client: self.clients.of(kind),
@@ -141,7 +178,7 @@ impl Objects {
             version: operation.version(),
             namespace: &self.context.namespace,
             dry_run: self.dry_run,
-            fence: &self.fence,
+            fence,
         };
         for _ in 0..ATTEMPTS {
             let step = match &observed {

@@ -120,15 +120,12 @@ impl Document {
     }
 }
 
-/// Reads one file. `path` is relative to the repository's path and decides the format by its extension.
+/// Reads one file. `path` is relative to the repository's path and decides the format by its extension. How large the file
+/// may be is up to whoever read it.
 ///
 /// An error is that of the file as a whole, which it is of a file of one document; of several, each has its own. Those that
 /// are plainly no resources are left out.
 pub fn documents(path: &str, bytes: &[u8], of: &ParseContext<'_>) -> Result<Vec<Document>, FileError> {
-    let size = bytes.len() as u64;
-    if size > of.context.max_file_bytes {
-        return Err(FileError::TooLarge { size, limit: of.context.max_file_bytes });
-    }
     let format = paths::format_of(path).unwrap_or(Format::Json);
     let mut texts = format::documents(bytes, format)?;
     let count = texts.len();

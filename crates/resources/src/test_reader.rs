@@ -28,9 +28,9 @@ pub(crate) fn tree(files: &Files) -> Tree {
     Tree { root: Some(id(b"")), entries: entries.collect(), rejected: Vec::new() }
 }
 
-pub(crate) fn reader(files: &Files) -> Arc<dyn Reader> {
+pub(crate) fn reader(files: &Files, limits: Limits) -> Arc<dyn Reader> {
     let blobs = files.values().map(|content| (id(content), Bytes::from(content.clone()))).collect();
-    Arc::new(Memory { blobs, limits: Limits::default() })
+    Arc::new(Memory { blobs, limits })
 }
 
 struct Memory {

@@ -19,7 +19,7 @@ use crate::{Kind, MayWrite};
 /// Recorded by the server as the writer of the fields.
 pub(crate) const FIELD_MANAGER: &str = "windlass";
 /// How long one try of a request may take, its answer included.
-const DEADLINE: Duration = Duration::from_secs(15);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(15);
 /// Fresh starts of a list whose continue token expired.
 const RESTARTS: usize = 3;
 /// A server that hangs is not asked again: it would hold up everything that is to be written.

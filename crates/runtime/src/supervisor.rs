@@ -143,15 +143,20 @@ impl Supervisor {
     where
         F: Future<Output: TaskResult> + Send + 'static,
     {
-        self.start(name.into(), true, task);
-    }
-
-    /// Starts a task that may end by itself; an error or a panic is still a failure.
-    pub fn spawn_finite<F>(&self, name: impl Into<String>, task: F)
-    where
-        F: Future<Output: TaskResult> + Send + 'static,
-    {
-        self.start(name.into(), false, task);
+        let name: String = name.into();
+        let inner = Arc::clone(&self.inner);
+        // Held over the spawn, so that the task cannot take itself off the list before it is on it.
+        let mut running = self.inner.running();
+        running.next_id += 1;
+        let id = running.next_id;
+        let listed = Listed { inner: Arc::clone(&inner), id };
+        let task_name = name.clone();
+        let handle = self.inner.tracker.spawn(async move {
+            let _listed = listed;
+            let outcome = AssertUnwindSafe(task).catch_unwind().await;
+            inner.judge(task_name, outcome.map(TaskResult::into_error));
+        });
+        running.tasks.insert(id, (name, handle.abort_handle()));
     }
 
     /// The next task that ended unasked.
@@ -215,29 +220,10 @@ impl Supervisor {
             None => Ok(finished?),
         }
     }
-
-    fn start<F>(&self, name: String, for_good: bool, task: F)
-    where
-        F: Future<Output: TaskResult> + Send + 'static,
-    {
-        let inner = Arc::clone(&self.inner);
-        // Held over the spawn, so that the task cannot take itself off the list before it is on it.
-        let mut running = self.inner.running();
-        running.next_id += 1;
-        let id = running.next_id;
-        let listed = Listed { inner: Arc::clone(&inner), id };
-        let task_name = name.clone();
-        let handle = self.inner.tracker.spawn(async move {
-            let _listed = listed;
-            let outcome = AssertUnwindSafe(task).catch_unwind().await;
-            inner.judge(task_name, for_good, outcome.map(TaskResult::into_error));
-        });
-        running.tasks.insert(id, (name, handle.abort_handle()));
-    }
 }
 
 impl Inner {
-    fn judge(&self, name: String, for_good: bool, outcome: Result<Option<BoxError>, Box<dyn Any + Send>>) {
+    fn judge(&self, name: String, outcome: Result<Option<BoxError>, Box<dyn Any + Send>>) {
         let asked = self.token.is_cancelled();
         let ended = match outcome {
             Err(panic) => TaskEnded::Panicked { name, message: panic_message(&*panic) },
@@ -246,7 +232,7 @@ impl Inner {
                 return;
             }
             Ok(Some(source)) => TaskEnded::Failed { name, source },
-            Ok(None) if asked || !for_good => return,
+            Ok(None) if asked => return,
             Ok(None) => TaskEnded::Returned { name },
         };
         // The receiver lives as long as `self`.

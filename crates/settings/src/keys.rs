@@ -8,6 +8,9 @@ use crate::{
 /// The operator that also reads the variables of grafana/flux-commit-tracker.
 pub const COMMIT_TRACKER: &str = "flux-commit-tracker";
 
+/// The operators that run jobs.
+pub(crate) const JOBS: [&str; 2] = ["provisioning-jobs", "provisioning-jobqueue"];
+
 /// Keys that are accepted so that a file written for Grafana starts, and mean nothing here.
 pub(crate) const UNUSED: &[(&str, &[&str])] = &[
     ("grpc_client_authentication", &["token_namespace"]),

@@ -31,8 +31,9 @@ pub(crate) fn check(values: &Merged, sections: &Sections) -> Vec<SettingError> {
     .collect()
 }
 
-/// Values in the place of those that stand for another, so that what is printed is what is in force.
-pub(crate) fn substitutes(values: &Merged, sections: &Sections) -> Layer {
+/// Values in the place of those that stand for another, so that what is printed is what is in force. `runs_jobs` says
+/// whether this is an operator whose requests are its drivers'.
+pub(crate) fn substitutes(values: &Merged, sections: &Sections, runs_jobs: bool) -> Layer {
     let operator = &sections.operator;
     let mut layer = Layer::default();
     let mut set = |key: &str, text: &str, origin: &str| layer.set(SECTION, key, text, origin);
@@ -49,9 +50,14 @@ pub(crate) fn substitutes(values: &Merged, sections: &Sections) -> Layer {
     if operator.job_interval.is_zero() {
         set("job_interval", JOB_INTERVAL, values.origin(SECTION, "job_interval"));
     }
+    let all_but_one = operator.concurrent_drivers.saturating_sub(1).max(1);
     if operator.max_jobs_per_namespace == 0 {
-        let most = operator.concurrent_drivers.saturating_sub(1).max(1);
-        set("max_jobs_per_namespace", &most.to_string(), values.origin(SECTION, "max_jobs_per_namespace"));
+        let origin = values.origin(SECTION, "max_jobs_per_namespace");
+        set("max_jobs_per_namespace", &all_but_one.to_string(), origin);
+    }
+    let per_host = operator.git_max_requests_per_host;
+    if runs_jobs && values.origin(SECTION, "git_max_requests_per_host") == DEFAULT && per_host > all_but_one {
+        set("git_max_requests_per_host", &all_but_one.to_string(), DEFAULT);
     }
     if let Ok(renewal) = lease_renewal(values, sections)
         && renewal != operator.lease_renewal_interval

@@ -210,7 +210,8 @@ section! {
         git_max_file_bytes: u64 = Number<1, MANY>, "10485760";
         /// Least bytes a second of a Git transfer, over any half minute, beneath which it is given up; 0 for no limit.
         git_min_throughput: u64 = Number<0, MANY>, "1024";
-        /// Requests to one Git host at a time, so that a slow one does not hold up the others.
+        /// Requests to one Git host at a time, so that a slow one does not hold up the others. Where jobs are run and this is
+        /// not set, fewer than `concurrent_drivers`, and at least one.
         git_max_requests_per_host: usize = Number<1, 1024>, "4";
         /// Requests a second to one Git host, and to the API of one that has one, over all repositories; 0 for no limit.
         git_requests_per_second: u32 = Number<0, 100_000>, "100";
@@ -280,8 +281,8 @@ section! {
         max_incremental_changes: i64 = Number<0, MANY>, "0";
         /// Shortest time between two looks at a remote.
         min_sync_interval: Duration = PositiveDuration, "1m";
-        /// Time after which a pull compares every file with its object and repairs what was changed or deleted by hand; 0
-        /// for never. Pulls in between look at what changed in Git.
+        /// Time after which a pull compares every file with its object and repairs what was changed or deleted by hand,
+        /// also where the repository's own interval is longer; 0 for never. Pulls in between look at what changed in Git.
         full_sync_interval: Duration = AnyDuration, "1h";
         /// Git servers that may be private, in Grafana's form (host, host:port or URL); read beside `allowed_git_origins`.
         allowed_git_urls: Vec<String> = GitServers, "";

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use crate::{
     error::SettingError,
-    keys::{COMMIT_TRACKER, keys},
+    keys::{COMMIT_TRACKER, JOBS, keys},
     layers::{self, Reader},
     print, relations,
     sections::{
@@ -59,6 +59,7 @@ impl Settings {
     {
         let env: BTreeMap<String, String> = sources.env.into_iter().collect();
         let tracker = sources.operator.as_deref() == Some(COMMIT_TRACKER);
+        let runs_jobs = sources.operator.as_deref().is_some_and(|name| JOBS.contains(&name));
         let mut reader = Reader::new(&env, tracker);
         let file = sources.config.map(|path| reader.file(&path)).unwrap_or_default();
         let layers = [layers::defaults(), file, reader.variables(), reader.flags(&sources.flags)];
@@ -77,7 +78,7 @@ impl Settings {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let substitutes = relations::substitutes(&values, &sections);
+        let substitutes = relations::substitutes(&values, &sections, runs_jobs);
         let values = values.with(substitutes).map_err(|error| vec![error])?;
         let sections = Sections::read(&values, &mut errors).ok_or(errors)?;
         Ok(Self { values, sections, in_cluster: matches!(ambient, Ambient::Pod), notices })

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use kube::Resource as _;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -15,8 +16,9 @@ use windlass_runtime::{Clock, EventRecorder, EventType, Note};
 pub(crate) const REPORTER: &str = "source-controller";
 /// Events that may wait to be posted.
 const QUEUE: usize = 1_024;
-/// How often one is tried, and how long each try may take.
-const TRIES: u32 = 5;
+/// When one is tried again, and how long each try may take.
+const TRY_AGAIN: ExponentialBuilder =
+    ExponentialBuilder::new().with_min_delay(Duration::from_millis(500)).with_max_times(4);
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Annotations of an object that go with its events.
 const FORWARDED: &str = "event.toolkit.fluxcd.io/";
@@ -120,17 +122,15 @@ impl Poster {
 }
 
 async fn post(client: &reqwest::Client, address: &str, event: &Value) -> Result<(), String> {
-    let mut last = String::new();
-    for attempt in 0..TRIES {
-        if attempt > 0 {
-            tokio::time::sleep(Duration::from_millis(250 << attempt)).await;
-        }
-        match client.post(address).json(event).send().await.map(|answer| answer.status()) {
+    let mut delays = TRY_AGAIN.build();
+    loop {
+        let why = match client.post(address).json(event).send().await.map(|answer| answer.status()) {
             Ok(status) if status.is_success() || status.as_u16() == 429 => return Ok(()),
-            Ok(status) if status.is_server_error() => last = status.to_string(),
+            Ok(status) if status.is_server_error() => status.to_string(),
             Ok(status) => return Err(status.to_string()),
-            Err(error) => last = error.without_url().to_string(),
-        }
+            Err(error) => error.without_url().to_string(),
+        };
+        let Some(delay) = delays.next() else { return Err(why) };
+        tokio::time::sleep(delay).await;
     }
-    Err(last)
 }

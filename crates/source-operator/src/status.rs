@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use windlass_api::conditions;
 use windlass_api::flux::{GitRepository, GitRepositoryStatus};
 use windlass_api::patch::merge_diff;
+use windlass_http_client::printable;
 use windlass_runtime::{CallError, Part, merge_patch};
 
 use crate::annotations::requested_at;
@@ -15,7 +16,7 @@ use crate::conditions::is_known;
 use crate::controller::Controller;
 use crate::failure::{Course, Failure, types};
 
-/// The longest message that a condition takes, in bytes.
+/// The longest message that a condition takes, in characters.
 const MAX_MESSAGE: usize = 32_768;
 /// In which order conditions stand.
 const ORDER: [&str; 8] = [
@@ -126,7 +127,7 @@ impl<'a> Conditions<'a> {
             is_known(kind, status, reason),
             "{kind}={status} {reason} is not described: add it to the table of conditions"
         );
-        let message = shortened(message);
+        let message = printable(message, MAX_MESSAGE - 1);
         let known = conditions::find(self.before, kind)
             .filter(|known| known.status == status && known.reason == reason && known.message == message);
         let since = known.map_or(Time(self.now), |known| known.last_transition_time.clone());
@@ -146,15 +147,6 @@ impl<'a> Conditions<'a> {
         self.all.sort_by_key(place);
         self.all
     }
-}
-
-fn shortened(message: &str) -> String {
-    let clean: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    let mut end = clean.len().min(MAX_MESSAGE);
-    while !clean.is_char_boundary(end) {
-        end -= 1;
-    }
-    clean[..end].to_owned()
 }
 
 /// Writes the status where it is another one; nothing is sent when it is not.

@@ -50,7 +50,7 @@ pub use export::error::{CollectorError, ExportError};
 pub use export::settings::Collector;
 pub use health::{ComponentHandle, Failing, Health, ProgressHandle};
 pub use http::{probes, router, scrape};
-pub use log::{InitLogsError, LogFormat, LogOutput, ParseLogFormatError, init, init_thread};
+pub use log::{CapturedLog, InitLogsError, LogFormat, LogOutput, ParseLogFormatError, init};
 pub use metrics::{Metrics, MetricsError};
 pub use mode::{ParseTelemetryModeError, TelemetryMode};
 pub use redact::redact_url;

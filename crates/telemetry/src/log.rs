@@ -1,5 +1,6 @@
 //! Process-wide logs.
 
+mod captured;
 mod fields;
 mod json;
 mod pretty;
@@ -18,6 +19,10 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::{Layer, Registry};
+
+#[cfg(test)]
+pub(crate) use self::captured::Buffer;
+pub use self::captured::CapturedLog;
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,18 +101,6 @@ pub(crate) fn install(subscriber: impl Subscriber + Send + Sync + 'static) -> Re
     Ok(())
 }
 
-/// As [`init`], for this thread and over any writer, until the guard is dropped: tests read what a process would have logged.
-///
-/// # Errors
-/// The filter is none.
-pub fn init_thread<W>(format: LogFormat, filter: &str, writer: W) -> Result<DefaultGuard, InitLogsError>
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
-    let subscriber = subscriber(format, filter, writer)?;
-    Ok(set_thread_default(subscriber))
-}
-
 /// Makes a subscriber this thread's. While a process has a single one, `tracing` asks the thread that comes to a line first
 /// whether anybody wants it, and a thread without a subscriber says no for all; so a second one is kept.
 pub(crate) fn set_thread_default(subscriber: impl Subscriber + Send + Sync + 'static) -> DefaultGuard {
@@ -116,16 +109,13 @@ pub(crate) fn set_thread_default(subscriber: impl Subscriber + Send + Sync + 'st
     tracing::subscriber::set_default(subscriber)
 }
 
-fn subscriber<W>(
+fn subscriber(
     format: LogFormat,
     filter: &str,
-    writer: W,
-) -> Result<impl Subscriber + Send + Sync + 'static, InitLogsError>
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
+    output: Output,
+) -> Result<impl Subscriber + Send + Sync + 'static, InitLogsError> {
     let filter = self::filter(filter)?;
-    Ok(Registry::default().with(layer(format, TraceIds::Hidden, writer)).with(filter))
+    Ok(Registry::default().with(layer(format, TraceIds::Hidden, output)).with(filter))
 }
 
 /// The process's output, for all who write lines to it.
@@ -191,15 +181,16 @@ impl TraceIds {
 }
 
 /// Writes log lines of this form.
-pub(crate) fn layer<W>(format: LogFormat, ids: TraceIds, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
+pub(crate) fn layer(
+    format: LogFormat,
+    ids: TraceIds,
+    output: Output,
+) -> Box<dyn Layer<Registry> + Send + Sync> {
     match format {
-        LogFormat::Json => json::JsonLayer::new(ids, writer).boxed(),
+        LogFormat::Json => json::JsonLayer::new(ids, output).boxed(),
         LogFormat::Pretty { ansi } => tracing_subscriber::fmt::layer()
             .with_ansi(ansi)
-            .with_writer(writer)
+            .with_writer(output)
             .map_event_format(|inner| pretty::Pretty { inner, ids })
             .boxed(),
     }

@@ -1,8 +1,11 @@
 //! What a pull request would do is told on it, and follows it.
 
+use std::time::Duration;
+
 use serde_json::json;
 use windlass_e2e::{Operator, Peers, dashboard, eventually};
 use windlass_git_server::seed::{self, Edit};
+use windlass_github_stand_in::Fault;
 
 use crate::github::{Hub, title};
 
@@ -48,10 +51,16 @@ async fn a_pull_request_gets_one_comment_that_follows_it_or_one_each_time_where_
     hub.commented(number, 1, "Second").await;
     title(&server, "A").await;
 
+    // A comment that is under way when the process is to end is awaited, and the job is done.
+    hub.github.fail("/issues/comments/", 1, Fault::Late(Duration::from_secs(2)));
+    assert_eq!(hub.propose(number, "synchronize", "Third").await, [202]);
+    hub.commented(number, 1, "Third").await;
     jobs.process.signal("TERM").await.unwrap();
     jobs.process.end(windlass_e2e::DEADLINE).await.unwrap();
+    assert_eq!(server.names("jobs.provisioning.grafana.app").await.unwrap(), [""; 0]);
+
     let each = [("GF_OPERATOR_PULL_REQUEST_COMMENT_EACH", "true")];
     let _jobs = Operator::start(&server, "provisioning-jobs", &each).await.unwrap();
-    assert_eq!(hub.propose(number, "synchronize", "Third").await, [202]);
-    hub.commented(number, 2, "Third").await;
+    assert_eq!(hub.propose(number, "synchronize", "Fourth").await, [202]);
+    hub.commented(number, 2, "Fourth").await;
 }

@@ -26,7 +26,7 @@ pub(super) fn dependencies(packages: &[Package]) -> Result<Vec<String>> {
         };
         let sources = read(&folder.as_std_path().join("src"));
         let mut tests = read(&folder.as_std_path().join("tests"));
-        for borrowed in borrowed_folders(&tests) {
+        for borrowed in borrowed_modules(&tests) {
             tests.push_str(&read(&borrowed));
         }
         for dependency in &package.dependencies {
@@ -47,11 +47,12 @@ pub(super) fn dependencies(packages: &[Package]) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Folders of modules that tests take from another package's tests (`#[path = "../../../other/tests/it/kit/mod.rs"]`).
-fn borrowed_folders(tests: &str) -> Vec<PathBuf> {
+/// Modules that tests take from another package's tests (`#[path = "../../../other/tests/it/kit.rs"]`): the file, and the
+/// folder of what is in it.
+fn borrowed_modules(tests: &str) -> Vec<PathBuf> {
     let paths = tests.split("#[path = \"").skip(1).filter_map(|rest| rest.split('"').next());
-    let shared = paths.filter_map(|path| path.rsplit_once("../")?.1.rsplit_once('/'));
-    shared.map(|(folder, _)| Path::new("crates").join(folder)).collect()
+    let files = paths.filter_map(|path| Some(Path::new("crates").join(path.rsplit_once("../")?.1)));
+    files.flat_map(|file| [file.with_extension(""), file]).collect()
 }
 
 fn import_name(dependency: &Dependency) -> String {
@@ -73,7 +74,16 @@ fn names(text: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::names;
+    use std::path::PathBuf;
+
+    use super::{borrowed_modules, names};
+
+    #[test]
+    fn a_module_of_another_package_is_its_file_and_its_folder() {
+        let tests = r#"#[path = "../../../other/tests/it/kit.rs"] mod kit; #[path = "kit/git.rs"] mod git;"#;
+        let modules = ["crates/other/tests/it/kit", "crates/other/tests/it/kit.rs"].map(PathBuf::from);
+        assert_eq!(borrowed_modules(tests), modules);
+    }
 
     #[test]
     fn a_crate_is_used_where_a_path_starts_with_its_name() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use futures::future::{pending, select_all};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,10 +24,15 @@ use crate::state::Inner;
 use windlass_apimachinery::document::Document;
 use windlass_store::{Event, EventKind, Key, Object, Page, Range, StoreError, WatchStream};
 
-/// How long after a failure an object is looked at again, the first time and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_mins(1));
-/// How long after a failure what goes before an object is removed again, the first time and at most.
-const REMOVE_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+/// How long after a failure an object is looked at again.
+const LOOK_AGAIN: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(50))
+    .with_max_delay(Duration::from_mins(1))
+    .without_max_times();
+/// How long after a failure what goes before an object is removed again.
+const REMOVE_AGAIN: ExponentialBuilder = LOOK_AGAIN.with_min_delay(Duration::from_secs(1));
+/// How long after a failure kinds are read again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 /// How many objects are read at a time when a kind is looked through.
 const PAGE: usize = 500;
 /// How often all kinds are read before what was seen counts as complete.
@@ -74,7 +80,8 @@ struct Queue {
     waiting: HashSet<String>,
     running: HashSet<String>,
     later: BTreeMap<Instant, Vec<String>>,
-    failures: HashMap<String, u32>,
+    /// The delays to come of each object that failed the last time.
+    failures: HashMap<String, <ExponentialBuilder as BackoffBuilder>::Backoff>,
 }
 
 impl Queue {
@@ -99,9 +106,8 @@ impl Queue {
     }
 
     fn failed(&mut self, uid: String) {
-        let failures = self.failures.entry(uid.clone()).or_default();
-        let delay = RETRY.0.saturating_mul(1 << (*failures).min(16)).min(RETRY.1);
-        *failures += 1;
+        let delays = self.failures.entry(uid.clone()).or_insert_with(|| LOOK_AGAIN.build());
+        let delay = delays.next().unwrap_or_default();
         self.later.entry(Instant::now() + delay).or_default().push(uid);
     }
 
@@ -256,7 +262,7 @@ impl Collector {
             self.retry = None;
             if let Err(error) = self.follow_kinds().await {
                 warn!(?error, "failed to look through what is stored for objects without owners");
-                self.retry = Some(Instant::now() + RETRY.0 * 20);
+                self.retry = Some(Instant::now() + READ_AGAIN);
             }
             let mut seen = Vec::new();
             for (kind, stream) in &mut self.kinds {
@@ -323,8 +329,7 @@ impl Collector {
 /// Removes what goes before an object that is being deleted, tried again and again until it succeeds.
 async fn clean(inner: Weak<Inner>, key: Key, uid: String) {
     let (resource, name) = (key.resource(), key.name());
-    let mut wait = REMOVE_AGAIN.0;
-    loop {
+    for wait in REMOVE_AGAIN.build() {
         let removed = match resource {
             "namespaces" => namespaces::remove(&inner, &key, &uid).await,
             _ => definitions::remove(&inner, &key, &uid).await,
@@ -341,7 +346,6 @@ async fn clean(inner: Weak<Inner>, key: Key, uid: String) {
         if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
             return;
         }
-        wait = (wait * 2).min(REMOVE_AGAIN.1);
     }
 }
 

@@ -1,7 +1,6 @@
 //! What one request may cost: depth, size, work and memory are bounded, whatever it asks for.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,6 +10,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use windlass_apiserver::ApiServer;
 use windlass_store::{Key, StoreOptions, Write as Change, open_file};
+use windlass_telemetry::{CapturedLog, LogFormat};
 
 use crate::common::*;
 
@@ -21,21 +21,6 @@ const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// How many levels an object may have.
 const MAX_DEPTH: usize = 100;
-
-/// What was written to the log.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(text);
-        Ok(text.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
 
 /// A value of so many levels.
 fn nested(levels: usize) -> Value {
@@ -130,13 +115,10 @@ async fn a_stored_definition_that_cannot_be_read_does_not_keep_the_server_from_s
     let key = Key::new("apiextensions.k8s.io", "customresourcedefinitions", "", "deep.example.org").unwrap();
     store.commit(vec![Change::create(key, text)]).await.unwrap();
     let server = server_over(store);
-    let log = Log::default();
-    let lines = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone()).finish();
-    let logging = tracing::subscriber::set_default(subscriber);
+    let logged = CapturedLog::start(LogFormat::Json, "info").unwrap();
     server.start().await.unwrap();
-    drop(logging);
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = logged.text();
+    drop(logged);
     let told = |line: &&str| line.contains("failed to read a stored definition");
     let line = text.lines().find(told).unwrap_or_else(|| panic!("{text}"));
     assert!(line.contains("deep.example.org") && line.contains("recursion limit"), "{line}");

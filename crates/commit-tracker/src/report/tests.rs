@@ -1,9 +1,8 @@
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
 
 use opentelemetry::{KeyValue, SpanId, TraceId};
 use serde_json::Value;
-use windlass_telemetry::{FinishedSpan, LogFormat, init_thread};
+use windlass_telemetry::{CapturedLog, FinishedSpan, LogFormat};
 
 use super::*;
 use crate::changes::{Commit, Problem};
@@ -99,14 +98,9 @@ fn told(spans: &[FinishedSpan]) -> String {
 
 /// What is logged, as JSON.
 fn lines(report: impl FnOnce()) -> Vec<Value> {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let logging = init_thread(LogFormat::Json, "info", Arc::new(file.reopen().unwrap())).unwrap();
+    let logged = CapturedLog::start(LogFormat::Json, "info").unwrap();
     report();
-    drop(logging);
-    serde_json::Deserializer::from_slice(&std::fs::read(file.path()).unwrap())
-        .into_iter()
-        .map(Result::unwrap)
-        .collect()
+    serde_json::Deserializer::from_str(&logged.text()).into_iter().map(Result::unwrap).collect()
 }
 
 #[test]

@@ -24,12 +24,12 @@ const MAX_REPORT: usize = 64 << 10;
 /// Bytes of the server's and its hooks' messages that are kept, the last ones.
 const MAX_MESSAGES: usize = 4 << 10;
 
-/// A change of one ref. Nothing as the old id means that it must not exist, nothing as the new one that it is deleted.
+/// A change of one ref. Nothing as the old id means that it must not exist.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefUpdate<'a> {
     pub(crate) name: &'a str,
     pub(crate) old: Option<ObjectId>,
-    pub(crate) new: Option<ObjectId>,
+    pub(crate) new: ObjectId,
 }
 
 /// A repository that takes pushes, as it was a moment ago.
@@ -88,10 +88,6 @@ impl Endpoint {
         mut upload: Upload,
     ) -> Result<Report, GitError> {
         let offered = &target.advertisement;
-        if update.new.is_none() && !offered.has("delete-refs") {
-            let detail = "its server deletes no refs".to_owned();
-            return Err(GitError::Unsupported { url: call.url.to_string(), detail });
-        }
         let status = if offered.has("report-status-v2") { "report-status-v2" } else { "report-status" };
         let mut capabilities = status.to_owned();
         for wanted in ["side-band-64k", "atomic"] {
@@ -100,9 +96,10 @@ impl Endpoint {
                 capabilities.push_str(wanted);
             }
         }
-        let (old, new) = (update.old.unwrap_or(NOTHING), update.new.unwrap_or(NOTHING));
+        let RefUpdate { name, old, new } = update;
+        let old = old.unwrap_or(NOTHING);
         let mut head = Body::default();
-        head.line(&format!("{old} {new} {}\0 {capabilities}", update.name)).flush();
+        head.line(&format!("{old} {new} {name}\0 {capabilities}")).flush();
         upload.head = head.take();
         let service = Service::ReceivePack;
         let request = Request {
@@ -126,7 +123,7 @@ impl Endpoint {
             (plain(&mut frames).await?, String::new())
         };
         frames.end().await;
-        match judge(&report, update.name) {
+        match judge(&report, name) {
             Ok(None) => Ok(Report::Done),
             Ok(Some(reason)) => Ok(Report::Refused { reason: call.printable(&reason, 300), messages }),
             Err(what) => Err(call.protocol(what)),

@@ -1,7 +1,6 @@
 //! What all who use one cache share.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::OnceCell;
@@ -22,7 +21,6 @@ pub(crate) struct RemoteState {
     pub(super) clients: Arc<Clients>,
     pub(super) proxy: Option<Proxy>,
     pub(crate) host_slots: Arc<HostSlots>,
-    pub(crate) requests: AtomicU64,
     pub(super) cache: OnceCell<Arc<Cache>>,
     /// Fingerprints of the credentials that the server has answered, the last last.
     pub(super) proven: Mutex<VecDeque<[u8; 32]>>,
@@ -38,8 +36,7 @@ impl RemoteState {
         host_slots: Arc<HostSlots>,
     ) -> Self {
         let endpoint = Endpoint::new(url.clone());
-        let (requests, cache) = (AtomicU64::new(0), OnceCell::new());
-        let (proven, refused) = (Mutex::default(), Refusals::default());
-        Self { url, key, endpoint, clients, proxy, host_slots, requests, cache, proven, refused }
+        let (cache, proven, refused) = (OnceCell::new(), Mutex::default(), Refusals::default());
+        Self { url, key, endpoint, clients, proxy, host_slots, cache, proven, refused }
     }
 }

@@ -78,22 +78,8 @@ impl RemoteRepository {
         cancel: &CancellationToken,
     ) -> Result<(), GitError> {
         let old = expected.map(|expected| self.commit_id(expected)).transpose()?;
-        let new = Some(self.commit_id(new)?);
+        let new = self.commit_id(new)?;
         self.update(RefUpdate { name: &full_name(reference)?, old, new }, cancel).await
-    }
-
-    /// Deletes `reference`, which points at `expected`. One that is gone already is success.
-    ///
-    /// # Errors
-    /// As [`push`](Self::push).
-    pub async fn delete_ref(
-        &self,
-        reference: &str,
-        expected: &Revision,
-        cancel: &CancellationToken,
-    ) -> Result<(), GitError> {
-        let old = Some(self.commit_id(expected)?);
-        self.update(RefUpdate { name: &full_name(reference)?, old, new: None }, cancel).await
     }
 
     /// Asks whether these credentials may push: one request. A server may still refuse single refs.
@@ -118,15 +104,12 @@ impl RemoteRepository {
         let _slot = self.host_slot(&call).await?;
         let target = self.state.endpoint.push_target(&self.shared.http, &call, self.limits()).await?;
         let actual = target.at(update.name);
-        if actual != update.new && actual != update.old {
+        if actual != Some(update.new) && actual != update.old {
             return Err(self.moved(update, actual));
         }
         let scratch = self.shared.caches.scratch();
-        let (chain, pack) = match update.new {
-            Some(new) => self.pack(cache, new, &scratch, cancel).await?,
-            None => (Vec::new(), Pack::Nothing),
-        };
-        if actual != update.new {
+        let (chain, pack) = self.pack(cache, update.new, &scratch, cancel).await?;
+        if actual != Some(update.new) {
             let permit = call.within(Arc::clone(&self.shared.transfers).acquire_owned()).await?;
             let upload = Upload { head: Bytes::new(), pack, progress: Arc::clone(&progress) };
             let endpoint = &self.state.endpoint;
@@ -179,7 +162,7 @@ impl RemoteRepository {
         messages: String,
     ) -> Result<(), GitError> {
         match self.ref_id(update.name, &CancellationToken::new()).await {
-            Ok(actual) if actual == update.new => Ok(()),
+            Ok(actual) if actual == Some(update.new) => Ok(()),
             Ok(actual) if actual != update.old => Err(self.moved(update, actual)),
             _ => {
                 let (host, reference) = (call.host(), update.name.to_owned());
@@ -202,7 +185,7 @@ impl RemoteRepository {
             detail,
         };
         match self.ref_id(update.name, &CancellationToken::new()).await {
-            Ok(actual) if actual == update.new => {
+            Ok(actual) if actual == Some(update.new) => {
                 tracing::info!(url = %self.state.url, reference = update.name, %lost, "a push was taken whose answer was lost");
                 Ok(())
             }

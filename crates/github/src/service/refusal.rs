@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use http::StatusCode;
 use http::header::HeaderMap;
-use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use windlass_http_client::{Answer, MAX_RETRY_AFTER, limit_reset, printable, retry_after};
+use windlass_http_client::{Answer, MAX_RETRY_AFTER, limit_reset, retry_after};
 
-use super::transport::{Bearer, MAX_ERROR, Transport};
-use crate::{ErrorKind, GithubError};
+use super::transport::{MAX_ERROR, Transport};
+use crate::{Caller, ErrorKind, GithubError};
 
 /// How long to wait when GitHub says to wait and not how long (its documents: at least a minute).
 const DEFAULT_WAIT: Duration = Duration::from_mins(1);
@@ -68,25 +67,22 @@ impl Refusal {
 
 impl Transport {
     /// The error that `answer` is.
-    pub(super) async fn refusal(&self, bearer: &Bearer, answer: Answer) -> GithubError {
+    pub(super) async fn refusal(&self, caller: Caller, answer: Answer) -> GithubError {
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = answer.body(MAX_ERROR).await.unwrap_or_default();
         let refusal: Refusal = serde_json::from_slice(&body).unwrap_or_default();
-        let mut text = refusal.text();
-        // No message repeats what was sent.
-        let token = bearer.token.as_ref().map(SecretString::expose_secret);
-        if let Some(token) = token.filter(|token| !token.is_empty()) {
-            text = text.replace(token, "…");
-        }
-        let detail = printable(if text.is_empty() { status.as_str() } else { &text }, 200);
-        let caller = bearer.caller;
+        let text = refusal.text();
+        let detail = self.printable(if text.is_empty() { status.as_str() } else { &text }, 200);
         if let Some(retry_after) = limited(status, &headers, &text) {
             self.hold(retry_after);
             return self.error(ErrorKind::RateLimited { retry_after });
         }
         self.error(match status {
             StatusCode::UNAUTHORIZED => ErrorKind::Unauthorized { caller, detail },
-            StatusCode::FORBIDDEN => ErrorKind::Forbidden { caller, detail, needs: needs(&headers) },
+            StatusCode::FORBIDDEN => {
+                let needs = needs(&headers).map(|needs| self.printable(needs, 100));
+                ErrorKind::Forbidden { caller, detail, needs }
+            }
             StatusCode::NOT_FOUND | StatusCode::GONE | StatusCode::UNAVAILABLE_FOR_LEGAL_REASONS => {
                 ErrorKind::NotFound { caller }
             }
@@ -103,10 +99,10 @@ impl Transport {
 }
 
 /// The permissions that would do, as GitHub names them beside a refusal.
-fn needs(headers: &HeaderMap) -> Option<String> {
+fn needs(headers: &HeaderMap) -> Option<&str> {
     let named = ["x-accepted-github-permissions", "x-accepted-oauth-scopes"];
     let mut texts = named.iter().filter_map(|name| headers.get(*name)?.to_str().ok());
-    texts.find(|text| !text.trim().is_empty()).map(|text| printable(text, 100))
+    texts.find(|text| !text.trim().is_empty())
 }
 
 /// How long to wait, if the answer is one of a rate limit: the primary one (none remain), or a secondary one.

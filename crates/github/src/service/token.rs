@@ -1,5 +1,6 @@
 //! The token of an installation: minted once for all who need it, replaced before it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use windlass_http_client::server_time;
 
+use super::transport::Transport;
 use crate::{ErrorKind, GithubError, InstallationToken, Permissions, TokenRequest};
 
 /// How long before its end a token is replaced. They live an hour.
@@ -37,12 +39,12 @@ fn secret<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SecretStr
 /// Not octocrab's `installation_and_token`: it asks for all permissions, and two at once mint two.
 pub(crate) async fn mint(
     app: &Octocrab,
-    host: &str,
+    transport: &Transport,
     installation: u64,
     request: &TokenRequest,
 ) -> Result<InstallationToken, GithubError> {
     let action = format!("get a token of the App's installation {installation}");
-    let failed = |error| GithubError::of_octocrab(host, error).during(&action);
+    let failed = |error| GithubError::of_octocrab(transport, error).during(&action);
     let body = CreateInstallationAccessToken {
         repositories: (!request.repositories.is_empty()).then(|| request.repositories.clone()),
         repository_ids: None,
@@ -53,9 +55,9 @@ pub(crate) async fn mint(
     // By GitHub's own clock where it tells: ours may be wrong by more than a token lives.
     let now = server_time(response.headers()).unwrap_or_else(Timestamp::now);
     // Not the deserializer's own message: it could quote the token.
-    let minted = Minted::from_response(response).await.map_err(|_| {
-        GithubError::new(host, ErrorKind::Malformed("it holds no token".to_owned())).during(&action)
-    })?;
+    let minted = Minted::from_response(response)
+        .await
+        .map_err(|_| transport.error(ErrorKind::Malformed("it holds no token".to_owned())).during(&action))?;
     tracing::debug!(installation, "got a token of the App's installation");
     Ok(InstallationToken {
         token: minted.token,
@@ -68,7 +70,7 @@ pub(crate) async fn mint(
 /// The token of an installation.
 pub(crate) struct InstallationTokens {
     app: Octocrab,
-    host: String,
+    transport: Arc<Transport>,
     installation: u64,
     request: TokenRequest,
     state: Mutex<State>,
@@ -82,8 +84,13 @@ enum State {
 
 impl InstallationTokens {
     /// Those of `installation`, minted with `request` through `app`, octocrab as the App.
-    pub(crate) fn new(app: Octocrab, host: &str, installation: u64, request: TokenRequest) -> Self {
-        Self { app, host: host.to_owned(), installation, request, state: Mutex::new(State::None) }
+    pub(crate) fn new(
+        app: Octocrab,
+        transport: Arc<Transport>,
+        installation: u64,
+        request: TokenRequest,
+    ) -> Self {
+        Self { app, transport, installation, request, state: Mutex::new(State::None) }
     }
 
     /// A token that is good for a while, the same for all who need one.
@@ -94,7 +101,7 @@ impl InstallationTokens {
             State::Refused { error, until } if Instant::now() < *until => return Err(error.clone()),
             _ => {}
         }
-        match mint(&self.app, &self.host, self.installation, &self.request).await {
+        match mint(&self.app, &self.transport, self.installation, &self.request).await {
             Ok(InstallationToken { token, lifetime, .. }) => {
                 let renew = Instant::now() + lifetime.saturating_sub(MARGIN.min(lifetime / 2));
                 *state = State::Token { token: token.clone(), renew };

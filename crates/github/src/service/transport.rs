@@ -1,5 +1,6 @@
 //! Sends one request within deadlines, retries and the rate limit, to the API's own origin only.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use url::{Host, Url};
 use windlass_http_client::{
     Answer as Head, Deadline, Deadlines, Failure, HostRates, RateLeft, Retries, RetryAfterHosts, SetUpError,
-    is_loopback, judging_resolver, rate_left,
+    is_loopback, judging_resolver, printable, rate_left, redact_secret,
 };
 
 use crate::{Caller, ErrorKind, GithubError, Options, OptionsError};
@@ -25,6 +26,8 @@ const REDIRECTS: usize = 3;
 pub(super) const MAX_ERROR: u64 = 256 << 10;
 /// Bytes that an answer may have beside a file.
 const MAX_ANSWER: u64 = 8 << 20;
+/// Secrets that are known to have been sent: those of more requests than one client has under way.
+const SECRETS: usize = 16;
 
 /// A request, as octocrab made it.
 #[derive(Clone)]
@@ -54,10 +57,10 @@ impl Call {
         format!("{accept} {}", self.target)
     }
 
-    /// Whether it may be sent again when nobody knows what became of it. A second POST makes a second comment; a second
-    /// token is of no harm.
+    /// Whether it may be sent again when nobody knows what became of it: whoever writes asks first whether it still may.
+    /// A second token is of no harm.
     fn is_repeatable(&self) -> bool {
-        self.method != Method::POST || self.target.ends_with("/access_tokens")
+        self.method == Method::GET || self.target.ends_with("/access_tokens")
     }
 }
 
@@ -93,6 +96,8 @@ pub(crate) struct Transport {
     rates: Option<Arc<HostRates>>,
     /// What the last answer said that is left.
     left: Mutex<Option<RateLeft>>,
+    /// The secrets that were sent last.
+    secrets: Mutex<VecDeque<SecretString>>,
     sent: AtomicU64,
 }
 
@@ -119,6 +124,7 @@ impl Transport {
             held: RetryAfterHosts::default(),
             rates: options.rates.clone(),
             left: Mutex::default(),
+            secrets: Mutex::default(),
             sent: AtomicU64::new(0),
         })
     }
@@ -159,10 +165,29 @@ impl Transport {
 
     pub(crate) fn failed(&self, failure: Failure) -> GithubError {
         self.error(match failure {
-            Failure::Refused(detail) | Failure::Broken(detail) => ErrorKind::Unreachable(detail),
+            Failure::Refused(detail) | Failure::Broken(detail) => {
+                ErrorKind::Unreachable(self.printable(&detail, 300))
+            }
             Failure::Timeout(after) => ErrorKind::Timeout(after),
             Failure::TooLarge(limit) => ErrorKind::TooLarge(limit),
         })
+    }
+
+    /// The server is sent `secret`: no message repeats it.
+    pub(crate) fn conceal(&self, secret: &SecretString) {
+        let mut sent = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.retain(|known| known.expose_secret() != secret.expose_secret());
+        sent.push_back(secret.clone());
+        if sent.len() > SECRETS {
+            sent.pop_front();
+        }
+    }
+
+    /// The server's words without the secrets that it was sent, for a message.
+    pub(crate) fn printable(&self, text: &str, max: usize) -> String {
+        let sent = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        let redact = |text: String, secret: &SecretString| redact_secret(&text, "", secret.expose_secret());
+        printable(&sent.iter().fold(text.to_owned(), redact), max)
     }
 
     /// Nothing more is sent for that long.
@@ -187,7 +212,7 @@ impl Transport {
     }
 
     async fn follow(&self, call: &Call, bearer: &Bearer, deadline: Deadline) -> Result<Answer, GithubError> {
-        let malformed = |detail: String| self.error(ErrorKind::Malformed(detail));
+        let malformed = |detail: String| self.error(ErrorKind::Malformed(self.printable(&detail, 200)));
         let base = self.base.as_str().trim_end_matches('/');
         let mut url =
             Url::parse(&format!("{base}{}", call.target)).map_err(|error| malformed(error.to_string()))?;
@@ -222,6 +247,7 @@ impl Transport {
                 self.error(ErrorKind::Malformed(detail))
             })?;
             request = request.header(AUTHORIZATION, value);
+            self.conceal(token);
         }
         if !call.body.is_empty() {
             request = request.body(call.body.clone());
@@ -246,13 +272,13 @@ impl Transport {
         if status.is_redirection() {
             return self.redirect(call, &head).map(Reply::Redirect);
         }
-        Err(self.refusal(bearer, head).await)
+        Err(self.refusal(bearer.caller, head).await)
     }
 
     /// Where a redirect leads, if that is the same origin: credentials go nowhere else. A write goes on only where the
     /// server says that it may be repeated as it is (307, 308).
     fn redirect(&self, call: &Call, head: &Head) -> Result<Url, GithubError> {
-        let malformed = |detail: String| Err(self.error(ErrorKind::Malformed(detail)));
+        let malformed = |detail: String| Err(self.error(ErrorKind::Malformed(self.printable(&detail, 200))));
         let verbatim =
             matches!(head.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
         if call.method != Method::GET && !verbatim {

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use windlass_github::{Credentials, Deadlines, ErrorKind, Github, Options, Retries};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use windlass_github::{
+    Credentials, Deadlines, ErrorKind, Github, GithubError, HookRequest, Options, Retries,
+};
 use windlass_github_stand_in::{Fault, Repository, StandIn};
 
 use crate::{at, client, history, manifests, options, secret, stand_in, token};
@@ -231,5 +236,75 @@ fn an_api_that_would_show_the_token_is_refused() {
             .expect_err("a refusal")
             .to_string();
         assert!(error.contains("write https://") && !error.contains("s3cret"), "{api}: {error}");
+    }
+}
+
+/// A client, with this token, of a server that answers everything with this head and body.
+async fn client_of_answer(token: &str, head: String, body: String) -> Github {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let api = format!("http://{}", listener.local_addr().unwrap());
+    let answer =
+        format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.readable().await.unwrap();
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            // What is closed with something unread takes its answer back.
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        }
+    });
+    Github::new(Options { api, ..Options::new(Credentials::Token(secret(token))) }).unwrap()
+}
+
+#[track_caller]
+fn check_hidden(error: &GithubError, secrets: &[&str]) {
+    let shown = format!("{error} {error:?}");
+    for secret in secrets {
+        assert!(!shown.contains(secret), "{shown}");
+    }
+    assert!(shown.contains("[redacted]"), "{shown}");
+}
+
+#[tokio::test]
+async fn an_answer_that_echoes_what_was_sent_brings_no_secret_into_messages() {
+    const TOKEN: &str = "ghp_s3cr3t/T0ken";
+    let (packed, encoded, upper) =
+        (STANDARD.encode(TOKEN), TOKEN.replace('/', "%2F"), TOKEN.to_ascii_uppercase());
+    let spellings = [TOKEN, &packed, &encoded, &upper, "ghp_s3"];
+
+    // Of another type than it should be.
+    let body = format!("{{\"id\": \"{packed}\"}}");
+    let github = client_of_answer(TOKEN, "200 OK".to_owned(), body).await;
+    let error = github.repository(&manifests()).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Malformed(_)), "{error}");
+    check_hidden(&error, &spellings);
+    let body = format!("{{\"type\": \"{packed}\", \"sha\": \"\"}}");
+    let github = client_of_answer(TOKEN, "200 OK".to_owned(), body).await;
+    let error = github.file(&manifests(), INFO, "main").await.unwrap_err();
+    check_hidden(&error, &spellings);
+
+    // The message would be cut in the middle of it.
+    let body = format!("{{\"message\": \"{packed} {upper} {}{TOKEN}\"}}", "x".repeat(155));
+    let head = format!("403 Forbidden\r\nX-Accepted-GitHub-Permissions: contents={encoded}");
+    let github = client_of_answer(TOKEN, head, body).await;
+    let error = github.repository(&manifests()).await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Forbidden { needs: Some(_), .. }), "{error}");
+    check_hidden(&error, &spellings);
+    assert!(error.to_string().contains("contents=[redacted]"), "{error}");
+
+    let body =
+        "{\"message\": \"bad config\", \"errors\": [{\"message\": \"secret h00k-s3cret\"}]}".to_owned();
+    let github = client_of_answer(TOKEN, "422 Unprocessable Entity".to_owned(), body).await;
+    let request = HookRequest {
+        url: "https://example.org/hook".to_owned(),
+        secret: secret("h00k-s3cret"),
+        events: vec!["push".to_owned()],
+    };
+    let name = manifests();
+    let hooks = github.hooks(&name);
+    for error in [hooks.create(&request).await.unwrap_err(), hooks.edit(7, &request).await.unwrap_err()] {
+        assert!(matches!(error.kind(), ErrorKind::Unprocessable(_)), "{error}");
+        check_hidden(&error, &["h00k-s3cret"]);
     }
 }

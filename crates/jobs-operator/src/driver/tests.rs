@@ -86,13 +86,13 @@ impl World {
     /// What became of the job.
     async fn ended(&self) -> HistoricJob {
         let history: Api<HistoricJob> = Api::namespaced(self.client.clone(), "default");
-        for _ in 0..600 {
+        for _ in 0..1_800 {
             if let Some(found) = history.list(&ListParams::default()).await.unwrap().items.pop() {
                 return found;
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        panic!("the job did not end within a minute");
+        panic!("the job did not end within half an hour");
     }
 
     /// The job in the queue.
@@ -151,6 +151,17 @@ async fn a_worker_that_does_not_stop_is_aborted_and_its_claim_is_left_to_lapse()
     world.shutdown.cancel();
     tokio::time::timeout(Duration::from_mins(1), driver).await.expect("it is aborted").unwrap();
     assert!(is_claimed(&world.queued().await), "a write of it may still be under way");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_does_not_end_in_time_keeps_its_job_until_no_write_of_it_arrives() {
+    let world = World::new().await;
+    let began = tokio::time::Instant::now();
+    let _driver = world.drive(RepositoryNeed::Any, Box::new(|_context| Box::pin(std::future::pending())));
+    let status = world.ended().await.status;
+    assert!(status.message.contains("max_job_timeout"), "{status:?}");
+    let awaited = Duration::from_mins(20) + GRACE + world.queue.lease_expiry();
+    assert!(began.elapsed() >= awaited, "{:?} of {awaited:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -111,12 +111,8 @@ mod tests {
     }
 
     fn unsynced(path: &str, reason: &str, retry: bool) -> Unsynced {
-        Unsynced::new(vec![FileOutcome {
-            path: path.to_owned(),
-            reason: reason.to_owned(),
-            retry,
-            ..FileOutcome::default()
-        }])
+        let (path, reason) = (path.to_owned(), reason.to_owned());
+        Unsynced::new(vec![FileOutcome { path, reason, retry, ..FileOutcome::default() }], false)
     }
 
     #[test]
@@ -138,9 +134,13 @@ mod tests {
         assert_eq!(mode(true, "b", &tip, &unserved), Mode::Retry);
         let no_root = unsynced("", "FolderManagedByOther", true);
         assert_eq!(mode(true, "b", &tip, &no_root), Mode::Full);
-        let waiting = unsynced("a", "SkippedFolderChildrenNotDeleted", true);
-        assert_eq!(mode(true, "a", &tip, &waiting), Mode::Full);
+        for reason in ["SkippedFolderChildrenNotDeleted", "SkippedDependentPathChangeFailed"] {
+            let waiting = unsynced("a", reason, true);
+            assert_eq!(mode(true, "b", &tip, &waiting), Mode::Full, "its deletion is tried again");
+        }
         let mut repository = Repository::default();
+        repository.status.unsynced = Unsynced::new(unserved.items().to_vec(), true).status("record");
+        assert_eq!(mode(true, "b", &tip, &Unsynced::of_status(&repository)), Mode::Full);
         repository.status.unsynced = Some(UnsyncedStatus { count: 1, ..UnsyncedStatus::default() });
         assert_eq!(mode(true, "b", &tip, &Unsynced::of_status(&repository)), Mode::Full, "not all is known");
     }

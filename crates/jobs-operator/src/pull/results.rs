@@ -28,6 +28,8 @@ pub(super) struct Outcomes {
     pub(super) miscounted: bool,
     /// What was not done.
     pub(super) failed: Vec<FileOutcome>,
+    /// Whether a deletion is among that.
+    pub(super) deletion_failed: bool,
     /// Paths of everything that was tried.
     pub(super) tried: HashSet<String>,
     /// Objects that had been changed or deleted by hand.
@@ -47,6 +49,7 @@ impl Results {
         outcomes.miscounted |= item.unexpected
             || item.error.as_ref().is_some_and(|failure| !failure.warning)
             || (!self.full && item.path.is_empty() && item.action == Action::Created);
+        outcomes.deletion_failed |= item.error.is_some() && item.action == Action::Deleted;
         outcomes.repaired += usize::from(repaired);
         outcomes.tried.insert(item.path.clone());
         let result = ResourceResult { repaired, ..result(item) };

@@ -25,22 +25,28 @@ pub(super) struct Unsynced {
     items: Vec<FileOutcome>,
     /// More of them, of which nothing is known but that they are.
     unlisted: usize,
+    /// Whether deletions are among them.
+    has_deletions: bool,
 }
 
 impl Unsynced {
-    pub(super) fn new(mut items: Vec<FileOutcome>) -> Self {
+    pub(super) fn new(mut items: Vec<FileOutcome>, has_deletions: bool) -> Self {
         // Of the documents of one file, more than one may have no name.
         let key = |file: &FileOutcome| (file.path.clone(), file.name.clone(), file.message.clone());
         items.sort_by_cached_key(key);
         items.dedup_by(|a, b| key(a) == key(b));
-        Self { items, unlisted: 0 }
+        Self { items, unlisted: 0, has_deletions }
     }
 
     /// As the last pull left it in the status.
     pub(super) fn of_status(repository: &Repository) -> Self {
         let Some(status) = &repository.status.unsynced else { return Self::default() };
         let count = usize::try_from(status.count).unwrap_or(0);
-        Self { items: status.items.clone(), unlisted: count.saturating_sub(status.items.len()) }
+        Self {
+            items: status.items.clone(),
+            unlisted: count.saturating_sub(status.items.len()),
+            has_deletions: status.has_deletions,
+        }
     }
 
     /// What the status is to say. `record` is the name of the historic job that has all of it.
@@ -57,6 +63,7 @@ impl Unsynced {
             count: i64::try_from(count).unwrap_or(i64::MAX),
             items,
             record: record.to_owned(),
+            has_deletions: self.has_deletions,
         })
     }
 
@@ -73,20 +80,22 @@ impl Unsynced {
         self.items.binary_search_by(|file| file.path.as_str().cmp(path)).is_ok()
     }
 
-    /// Whether only a full comparison can tell what is missing: not all is known, or nothing could be synced at all.
+    /// Whether only a full comparison can tell what is to be done: not all is known, nothing could be synced at all, or
+    /// something was not deleted, be it that the API refused or that it waited for other files. What is to be deleted is
+    /// not in the tree any more.
     pub(super) fn needs_full(&self) -> bool {
-        !self.is_complete() || self.items.iter().any(|file| file.path.is_empty())
-    }
-
-    /// Whether a full comparison has to follow once something changes: these are deletions that waited for other files,
-    /// and objects that there was no room for.
-    pub(super) fn needs_full_on_change(&self) -> bool {
         let waiting = [
             Reason::SkippedFolderChildrenNotDeleted.as_str(),
             Reason::SkippedDependentPathChangeFailed.as_str(),
-            reasons::QUOTA_EXCEEDED,
         ];
-        self.needs_full() || self.items.iter().any(|file| waiting.contains(&&*file.reason))
+        !self.is_complete()
+            || self.has_deletions
+            || self.items.iter().any(|file| file.path.is_empty() || waiting.contains(&&*file.reason))
+    }
+
+    /// Whether a full comparison has to follow once something changes: these are objects that there was no room for.
+    pub(super) fn needs_full_on_change(&self) -> bool {
+        self.needs_full() || self.items.iter().any(|file| file.reason == reasons::QUOTA_EXCEEDED)
     }
 
     /// What may succeed now although the repository has not changed.
@@ -125,7 +134,8 @@ impl Unsynced {
     pub(super) fn keep_untried(&mut self, previous: &Self, tried: &HashSet<String>) {
         let untried = previous.items.iter().filter(|file| !tried.contains(&file.path)).cloned();
         let items = std::mem::take(&mut self.items).into_iter().chain(untried).collect();
-        *self = Self { unlisted: previous.unlisted, ..Self::new(items) };
+        let has_deletions = self.has_deletions || previous.has_deletions;
+        *self = Self { unlisted: previous.unlisted, ..Self::new(items, has_deletions) };
     }
 }
 

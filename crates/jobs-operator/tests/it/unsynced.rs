@@ -1,5 +1,6 @@
 //! What a repository holds and the API does not: remembered until it is resolved, and tried again.
 
+use http::StatusCode;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use windlass_api::{Dashboard, FileOutcome, Folder, JobState, Repository};
 use windlass_git_server::seed::Edit;
 use windlass_jobs_operator::{PROVISIONING_JOBS, register};
 
-use crate::kit::{GitServer, World, dashboard, end_of};
+use crate::kit::{GitServer, Process, World, dashboard, end_of};
 use crate::pull::{create, seed, small};
 
 /// Paths of what the repository's status lists as not synced.
@@ -58,6 +59,29 @@ async fn a_file_that_is_left_out_stays_a_warning_until_it_is_mended() {
 
 #[tokio::test]
 async fn a_definition_that_is_installed_later_is_noticed_by_the_next_pull() {
+    let (_git, world, _process) = with_widget().await;
+    assert_eq!(pull(&world).await, (JobState::Warning, paths(&["w.json"])));
+    assert_eq!(pull(&world).await, (JobState::Warning, paths(&["w.json"])));
+    define_widgets(&world).await;
+    assert_eq!(pull(&world).await, (JobState::Success, paths(&[])), "the repository has not changed");
+    assert_eq!(widgets(&world).await, 1);
+}
+
+#[tokio::test]
+async fn a_definition_that_is_installed_later_is_noticed_although_the_metadata_of_a_folder_is_bad() {
+    let (git, world, _process) = with_widget().await;
+    git.commit([Edit::put("team-b/_folder.json", "{")]);
+    let left_out = (JobState::Warning, paths(&["team-b/_folder.json", "w.json"]));
+    assert_eq!(pull(&world).await, left_out);
+    assert_eq!(pull(&world).await, left_out);
+    define_widgets(&world).await;
+    let bad = (JobState::Warning, paths(&["team-b/_folder.json"]));
+    assert_eq!(pull(&world).await, bad, "the repository has not changed");
+    assert_eq!(widgets(&world).await, 1);
+}
+
+/// A world with a file of a kind that the API server does not serve yet.
+async fn with_widget() -> (GitServer, World, Process) {
     let git = GitServer::new().await;
     seed(&git);
     let world = World::with_git(&git).set("provisioning.resource_kinds", "widgets.example.com");
@@ -65,13 +89,14 @@ async fn a_definition_that_is_installed_later_is_noticed_by_the_next_pull() {
     let widget =
         json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}});
     git.commit([Edit::put("w.json", widget.to_string())]);
-    let _process = world.start(register, PROVISIONING_JOBS);
-    assert_eq!(pull(&world).await, (JobState::Warning, paths(&["w.json"])));
-    assert_eq!(pull(&world).await, (JobState::Warning, paths(&["w.json"])));
-    define_widgets(&world).await;
-    assert_eq!(pull(&world).await, (JobState::Success, paths(&[])), "the repository has not changed");
+    let process = world.start(register, PROVISIONING_JOBS);
+    (git, world, process)
+}
+
+/// How many widgets the repository manages, as its status says.
+async fn widgets(world: &World) -> i64 {
     let stats = world.repository("test6").await.status.stats;
-    assert!(stats.iter().any(|count| count.resource == "widgets" && count.count == 1), "{stats:?}");
+    stats.iter().filter(|count| count.resource == "widgets").map(|count| count.count).sum()
 }
 
 async fn define_widgets(world: &World) {
@@ -89,6 +114,54 @@ async fn define_widgets(world: &World) {
     .unwrap();
     let api: Api<CustomResourceDefinition> = Api::all(world.client.clone());
     api.create(&PostParams::default(), &definition).await.unwrap();
+}
+
+/// Pulls `edit` and then the same revision again, while the API refuses to delete objects with `part` in their URL, and
+/// once it does not. `left` are the paths that are not synced before.
+async fn refuse_deletion(part: &'static str, edit: Edit, left: &[&str]) -> World {
+    let (git, world, _process) = small().await;
+    assert_eq!(pull(&world).await, (JobState::Success, paths(&[])));
+    world.fault.answer(move |method, path| {
+        (method == "DELETE" && path.contains(part)).then_some(StatusCode::UNPROCESSABLE_ENTITY)
+    });
+    git.commit([edit]);
+    let refused = (JobState::Warning, paths(left));
+    assert_eq!(pull(&world).await, refused);
+    assert_eq!(pull(&world).await, refused, "nothing moved");
+    git.put(&[("unrelated.json", "unrelated", "Unrelated")]);
+    assert_eq!(pull(&world).await, refused, "something else moved");
+    world.fault.heal();
+    assert_eq!(pull(&world).await, (JobState::Success, paths(&[])), "the repository has not changed");
+    world
+}
+
+#[tokio::test]
+async fn a_refused_deletion_is_tried_again_by_every_pull() {
+    let gone = Edit::delete("overview.json");
+    let world = refuse_deletion("/dashboards/overview", gone, &["overview.json"]).await;
+    assert_eq!(world.dashboards_at("overview.json").await, paths(&[]));
+}
+
+#[tokio::test]
+async fn a_folder_that_waits_for_a_refused_deletion_is_deleted_after_it() {
+    let gone = Edit::delete("team-b/network.json");
+    let world = refuse_deletion("/dashboards/network", gone, &["team-b", "team-b/network.json"]).await;
+    assert_eq!(world.dashboards_at("team-b/network.json").await, paths(&[]));
+    assert_eq!(world.folders().await, ["", "team-a", "team-a/nested"]);
+}
+
+#[tokio::test]
+async fn a_refused_deletion_of_a_folder_is_tried_again_by_every_pull() {
+    let gone = Edit::delete("team-b/network.json");
+    let world = refuse_deletion("/folders/", gone, &["team-b"]).await;
+    assert_eq!(world.folders().await, ["", "team-a", "team-a/nested"]);
+}
+
+#[tokio::test]
+async fn a_refused_deletion_of_the_former_object_of_a_file_is_tried_again_by_every_pull() {
+    let renamed = Edit::put("overview.json", dashboard("renamed", "Overview"));
+    let world = refuse_deletion("/dashboards/overview", renamed, &["overview.json"]).await;
+    assert_eq!(world.dashboards_at("overview.json").await, ["renamed"]);
 }
 
 fn by_hand(name: &str) -> Dashboard {

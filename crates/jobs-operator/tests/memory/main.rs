@@ -1,7 +1,7 @@
 //! What waiting jobs cost in memory. The heap is the process's, so that this is a program of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-#[path = "../it/kit/mod.rs"]
+#[path = "../it/kit.rs"]
 mod kit;
 
 use kube::api::PostParams;

@@ -1,6 +1,7 @@
 //! New jobs.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ::kube::api::PostParams;
 use ::kube::{Api, Client};
@@ -8,6 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use uuid::Uuid;
 use windlass_api::jobs::{self, JobRules};
 use windlass_api::{FieldError, Job, JobSpec, JobState, JobStatus, labels};
+
+/// How long the API server may take, as for the calls of a [`KubeStore`](super::KubeStore).
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Why a job was not queued.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +30,14 @@ pub enum InsertError {
         /// Why.
         #[source]
         source: Box<::kube::Error>,
+    },
+    /// No answer came: it may or may not have been queued.
+    #[error("failed to create the job {name}: no answer within {after:?}")]
+    Timeout {
+        /// The job's name.
+        name: String,
+        /// The limit that passed.
+        after: Duration,
     },
 }
 
@@ -60,7 +72,11 @@ pub async fn insert(
         status: JobStatus { state: JobState::Pending, ..JobStatus::default() },
     };
     let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
-    jobs.create(&PostParams::default(), &job).await.map_err(|error| match error {
+    let params = PostParams::default();
+    let Ok(created) = tokio::time::timeout(DEADLINE, jobs.create(&params, &job)).await else {
+        return Err(InsertError::Timeout { name, after: DEADLINE });
+    };
+    created.map_err(|error| match error {
         ::kube::Error::Api(status) if status.code == 409 => InsertError::AlreadyExists(name),
         other => InsertError::Api { name, source: Box::new(other) },
     })

@@ -41,7 +41,6 @@ pub struct Recorder {
     total: usize,
     results: usize,
     error_count: usize,
-    max_errors: usize,
     errors: Vec<String>,
     reasons: BTreeSet<String>,
     summary: BTreeMap<(String, String), JobResourceSummary>,
@@ -52,9 +51,6 @@ pub struct Recorder {
     files: Vec<FileOutcome>,
     files_bytes: usize,
     files_omitted: i64,
-    failed_folders: BTreeSet<String>,
-    failed_deletions: BTreeSet<String>,
-    failed_changes: BTreeSet<String>,
 }
 
 impl Recorder {
@@ -108,11 +104,6 @@ impl Recorder {
         self.operations.iter().map(|(operation, count)| (operation, *count))
     }
 
-    /// The worker gives up at so many errors; 0, the default, is never.
-    pub fn set_max_errors(&mut self, max: usize) {
-        self.max_errors = max;
-    }
-
     /// Takes in one result.
     pub fn record(&mut self, result: &ResourceResult) {
         self.results += 1;
@@ -148,11 +139,7 @@ impl Recorder {
             "{} (file: {}{name}, action: {})",
             cut(&failure.message),
             cut(&result.path),
-            if failure.severity == Severity::Notice {
-                result.action.as_str()
-            } else {
-                result.action.attempted()
-            }
+            result.action.attempted()
         );
         if failure.severity == Severity::Error {
             summary.error += 1;
@@ -166,9 +153,6 @@ impl Recorder {
             list(&mut summary.warnings, LISTED_BY_KIND, &text);
             self.reasons.extend(failure.reason.clone());
         }
-        if failure.severity != Severity::Notice {
-            self.remember_failed(result);
-        }
     }
 
     fn keep(&mut self, file: Option<FileOutcome>) {
@@ -178,23 +162,6 @@ impl Recorder {
             self.files.push(file);
         } else {
             self.files_omitted += 1;
-        }
-    }
-
-    fn remember_failed(&mut self, result: &ResourceResult) {
-        if let Some(folder) = result.failure.as_ref().and_then(|failure| failure.folder_not_created.as_ref())
-        {
-            self.failed_folders.insert(folder.trim_end_matches('/').to_owned());
-        }
-        match result.action {
-            ResourceAction::Deleted => {
-                self.failed_deletions.insert(result.path.clone());
-            }
-            ResourceAction::Created | ResourceAction::Updated | ResourceAction::Renamed => {
-                self.failed_changes.insert(result.path.clone());
-                self.failed_changes.extend(result.previous_path.clone());
-            }
-            ResourceAction::Ignored => {}
         }
     }
 
@@ -211,21 +178,12 @@ impl Recorder {
         self.errors.clear();
         self.files.clear();
         (self.files_bytes, self.files_omitted) = (0, 0);
-        self.failed_folders.clear();
-        self.failed_deletions.clear();
-        self.failed_changes.clear();
         if keep_warnings {
             self.summary.retain(|_, summary| summary.warning > 0);
         } else {
             self.summary.clear();
             self.reasons.clear();
         }
-    }
-
-    /// The error to give up with, once there are too many.
-    pub fn too_many_errors(&self) -> Option<String> {
-        let reached = self.max_errors > 0 && self.error_count >= self.max_errors;
-        reached.then(|| format!("too many errors: {}", self.error_count))
     }
 
     /// How many errors there were, listed or not.
@@ -241,21 +199,6 @@ impl Recorder {
     /// Reasons of the warnings.
     pub fn reasons(&self) -> impl Iterator<Item = &str> {
         self.reasons.iter().map(String::as_str)
-    }
-
-    /// Whether `path` is in a folder that could not be made.
-    pub fn in_failed_folder(&self, path: &str) -> bool {
-        path.match_indices('/').any(|(end, _)| self.failed_folders.contains(&path[..end]))
-    }
-
-    /// Whether something in `folder` could not be deleted.
-    pub fn has_failed_deletion_in(&self, folder: &str) -> bool {
-        has_below(&self.failed_deletions, folder)
-    }
-
-    /// Whether something in `folder` could not be made or changed.
-    pub fn has_failed_change_in(&self, folder: &str) -> bool {
-        has_below(&self.failed_changes, folder)
     }
 
     /// The status while the job runs.
@@ -278,9 +221,6 @@ impl Recorder {
         let (state, message) = match outcome {
             // An error stays one, whatever was warned about. (Grafana turns it into a warning.)
             Err(error) => (JobState::Error, cut(&error)),
-            Ok(()) if self.error_count > 0 && self.too_many_errors().is_some() => {
-                (JobState::Error, "completed with too many errors".to_owned())
-            }
             Ok(()) if self.error_count > 0 => (JobState::Error, "completed with errors".to_owned()),
             Ok(()) => {
                 let (state, message) = if warnings.is_empty() {
@@ -355,9 +295,4 @@ fn list(texts: &mut Vec<String>, most: usize, text: &str) {
     if texts.len() < most {
         texts.push(text.to_owned());
     }
-}
-
-fn has_below(paths: &BTreeSet<String>, folder: &str) -> bool {
-    let below = format!("{}/", folder.trim_end_matches('/'));
-    paths.range(below.clone()..).next().is_some_and(|path| path.starts_with(&below))
 }

@@ -50,8 +50,6 @@ pub enum Severity {
     Error,
     /// The job ends as a warning: the user can mend it, and nothing is lost by going on.
     Warning,
-    /// A warning about something that worked: it does not count as a failed change.
-    Notice,
 }
 
 /// Why something could not be done to a resource.
@@ -63,8 +61,6 @@ pub struct Failure {
     pub reason: Option<String>,
     /// What happened, for the user; without path and name, which are added.
     pub message: String,
-    /// The folder that could not be made, when that is what failed.
-    pub folder_not_created: Option<String>,
     /// Whether something else than a change of the file may resolve it.
     pub retry: bool,
 }
@@ -72,13 +68,7 @@ pub struct Failure {
 impl Failure {
     /// An error.
     pub fn error(message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            reason: None,
-            message: message.into(),
-            folder_not_created: None,
-            retry: false,
-        }
+        Self { severity: Severity::Error, reason: None, message: message.into(), retry: false }
     }
 
     /// A warning, with its reason.

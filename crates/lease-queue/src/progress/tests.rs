@@ -105,42 +105,14 @@ fn the_workers_final_message_stands_unless_the_job_failed() {
 }
 
 #[test]
-fn too_many_errors_end_the_work() {
+fn a_new_beginning_forgets_errors_and_keeps_warnings_where_that_is_asked_for() {
     let mut recorder = Recorder::new(1);
-    recorder.set_max_errors(2);
     recorder.record(&dashboard("a", ResourceAction::Created).failed(Failure::error("e")));
-    assert_eq!(recorder.too_many_errors(), None);
-    recorder.record(&dashboard("b", ResourceAction::Created).failed(Failure::error("e")));
-    assert_eq!(recorder.too_many_errors().unwrap(), "too many errors: 2");
-    assert_eq!(recorder.finish(Ok(()), 2).message, "completed with too many errors");
-}
-
-#[test]
-fn a_failed_folder_and_what_failed_in_a_folder_are_remembered() {
-    let mut recorder = Recorder::new(1);
-    let mut failure = Failure::error("no");
-    failure.folder_not_created = Some("a/b/".into());
-    recorder.record(&dashboard("a/b/c.json", ResourceAction::Created).failed(failure));
-    recorder.record(&dashboard("x/y.json", ResourceAction::Deleted).failed(Failure::warning("R", "w")));
-    recorder.record(
-        &dashboard("n/new.json", ResourceAction::Renamed)
-            .moved_from("o/old.json")
-            .failed(Failure::error("e")),
-    );
-    let mut notice = Failure::warning("MissingFolderMetadata", "w");
-    notice.severity = Severity::Notice;
-    recorder.record(&dashboard("q/z.json", ResourceAction::Deleted).failed(notice));
-
-    assert!(recorder.in_failed_folder("a/b/d/e.json"));
-    assert!(!recorder.in_failed_folder("a/bc/e.json"));
-    assert!(!recorder.in_failed_folder("a/b"));
-    assert!(recorder.has_failed_deletion_in("x/"));
-    assert!(!recorder.has_failed_deletion_in("q"));
-    assert!(recorder.has_failed_change_in("n") && recorder.has_failed_change_in("o"));
-
+    recorder.record(&dashboard("b", ResourceAction::Deleted).failed(Failure::warning("R", "w")));
     recorder.reset(true);
-    assert!(!recorder.in_failed_folder("a/b/d/e.json") && !recorder.has_failed_change_in("n"));
-    assert_eq!((recorder.error_count(), recorder.warning_count()), (0, 2));
+    assert_eq!((recorder.error_count(), recorder.warning_count()), (0, 1));
+    recorder.reset(false);
+    assert_eq!((recorder.warning_count(), recorder.reasons().count()), (0, 0));
 }
 
 #[derive(Default)]

@@ -135,11 +135,6 @@ impl Progress {
         self.say(self.shared.windows.record, |recorder| recorder.reset(keep_warnings));
     }
 
-    /// See [`Recorder::too_many_errors`].
-    pub fn too_many_errors(&self) -> Option<String> {
-        self.shared.state().recorder.too_many_errors()
-    }
-
     /// What was reported so far.
     pub fn recorder(&self) -> Recorder {
         self.shared.state().recorder.clone()

@@ -102,7 +102,8 @@ async fn a_reaper_leaves_a_job_alone_whose_last_attempt_is_alive() {
     let lease = next(&queue).await.into_parts().1;
     assert_eq!(lease.attempt(), 3);
     let stop = CancellationToken::new();
-    let _ = timeout(Duration::from_mins(30), reaper.run_reaper(Duration::from_mins(1), &stop)).await;
+    let reaping = reaper.run_reaper_for(Duration::from_mins(1), &(), &stop);
+    let _ = timeout(Duration::from_mins(30), reaping).await;
     lease.complete(success()).await.unwrap();
     assert_eq!(server.history()[0].record.status["state"], "success");
 }

@@ -60,7 +60,7 @@ async fn process(name: String, client: Client, stop: CancellationToken) {
         _ = drivers => {}
         () = watch => {}
         () = ticks => {}
-        () = queue.run_reaper(Duration::from_mins(1), &never) => {}
+        () = queue.run_reaper_for(Duration::from_mins(1), &(), &never) => {}
     }
 }
 

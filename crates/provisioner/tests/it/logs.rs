@@ -1,43 +1,20 @@
 //! What the log says of a tree, and the status does not.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
-
 use serde_json::{Value, json};
-use windlass_telemetry::LogFormat;
+use windlass_telemetry::{CapturedLog, LogFormat};
 
 use crate::managed::{Running, eventually};
 use crate::server::Server;
 
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn what_a_server_says_is_logged_with_owner_and_node_and_not_told_in_the_status() {
-    let logged = Logged::default();
-    let writer = logged.clone();
-    let _logging =
-        windlass_telemetry::init_thread(LogFormat::Json, "info,windlass_provisioner=debug", move || {
-            writer.clone()
-        })
-        .unwrap();
+    let logged = CapturedLog::start(LogFormat::Json, "info,windlass_provisioner=debug").unwrap();
     let server = Server::new();
     let running = Running::start(server.client.clone(), |_| {});
     server.create_site(json!({"tree": {"serial": [{"map": "Not_A_Name"}]}})).await;
     server.site_is("Errored", "failed to apply ConfigMap default/Not_A_Name (422 Invalid) (Refused)").await;
     let line: Value = eventually("the failure is logged", async || {
-        let text = String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
+        let text = logged.text();
         let line = text.lines().find(|line| line.contains("a node failed")).map(str::to_owned);
         line.map(|line| serde_json::from_str(&line).unwrap()).ok_or(text)
     })

@@ -205,8 +205,7 @@ fn understood(documents: &[Document]) -> impl Iterator<Item = &ParsedResource> {
 }
 
 fn of_file(path: &str, error: &FileError) -> Refusal {
-    let code = if matches!(error, FileError::TooLarge { .. }) { 413 } else { 400 };
-    Refusal::new(code, format!("{path:?}: {error}"))
+    Refusal::new(400, format!("{path:?}: {error}"))
 }
 
 impl From<PreviewError> for Refusal {

@@ -1,7 +1,6 @@
 //! Doing what a delivery comes to: queue the job, note when it came.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use axum::response::Response;
 use jiff::Timestamp;
@@ -12,15 +11,14 @@ use windlass_api::{
 };
 use windlass_lease_queue::kube::{InsertError, insert};
 use windlass_repository::webhook::Announced;
-use windlass_runtime::{CallError, CallOptions, Part, json_patch_tested, merge_patch};
+use windlass_runtime::{CallError, Part, json_patch_tested, merge_patch};
 
 use super::decide::Decision;
 use crate::answer::{Refusal, json as answer_json};
+use crate::calls::CALL;
 use crate::request::Target;
 use crate::state::RepositoryApi;
 
-/// Calls to the API.
-const CALL: CallOptions = CallOptions::new(Duration::from_secs(10));
 /// How often it is noted at most that something came.
 const NOTED_EVERY: i64 = 60_000;
 /// How often a note that meets a newer version is tried.
@@ -83,7 +81,8 @@ async fn queue(
             Ok(target.typed(202, "Job", &job))
         }
         Err(InsertError::AlreadyExists(_)) if pulls => {
-            let there = Api::<Job>::namespaced(client.clone(), &target.namespace).get_opt(&name).await?;
+            let api: Api<Job> = Api::namespaced(client.clone(), &target.namespace);
+            let there = CALL.read(format!("get job {name}"), || api.get_opt(&name)).await?;
             if !there.as_ref().is_some_and(|job| job.spec.action == JobAction::Pull && !is_claimed(job)) {
                 mark(state, target, repository, pushed.unwrap_or_default()).await?;
             }
@@ -97,7 +96,7 @@ async fn queue(
             Ok(answer_json(202, &WebhookResponse { code: 202, message, job: None }))
         }
         Err(InsertError::Invalid(errors)) => Err(status::invalid(GROUP, "Job", &name, errors).into()),
-        Err(InsertError::Api { source, .. }) => Err((*source).into()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -2,7 +2,11 @@
 
 use windlass_api::conditions::{self, reasons, types};
 use windlass_api::{JobAction, JobSpec, PullRequestJobOptions, Repository};
+use windlass_http_client::printable;
 use windlass_repository::webhook::{Event, Provider, PullRequestEvent, Push, RepositoryId};
+
+/// So many characters of what somebody else wrote are answered.
+const MAX_SHOWN: usize = 100;
 
 /// What a delivery comes to.
 #[derive(Debug, PartialEq)]
@@ -30,10 +34,12 @@ pub(super) fn decide(repository: &Repository, provider: Provider, event: &Event)
     match event {
         Event::Ping => answer(200, "ping received"),
         Event::Other(name) if provider == Provider::Github => {
-            answer(501, format!("unsupported messageType: {}", printable(name)))
+            answer(501, format!("unsupported messageType: {}", printable(name, MAX_SHOWN)))
         }
         // Others take a hook that answers with failures out of service.
-        Event::Other(name) => answer(200, format!("ignoring {}: only pushes matter", printable(name))),
+        Event::Other(name) => {
+            answer(200, format!("ignoring {}: only pushes matter", printable(name, MAX_SHOWN)))
+        }
         Event::Push(push) => on_push(repository, push),
         Event::PullRequest(pull) => on_pull_request(repository, pull),
     }
@@ -61,11 +67,11 @@ fn on_pull_request(repository: &Repository, pull: &PullRequestEvent) -> Decision
     let default = pull.repository.default_branch.as_deref().unwrap_or_default();
     let ours = if configured.is_empty() { default } else { configured };
     if pull.base != ours {
-        let base = printable(&pull.base);
+        let base = printable(&pull.base, MAX_SHOWN);
         return answer(200, format!("ignoring pull request event as {base} is not the configured branch"));
     }
     if !matches!(pull.action.as_str(), "opened" | "reopened" | "synchronize") {
-        return answer(200, format!("ignore pull request event: {}", printable(&pull.action)));
+        return answer(200, format!("ignore pull request event: {}", printable(&pull.action, MAX_SHOWN)));
     }
     if let Some(why) = held_back(repository) {
         return answer(200, why);
@@ -109,11 +115,6 @@ fn held_back(repository: &Repository) -> Option<String> {
     ];
     let held = !repository.status.health.healthy && !passing.contains(&ready.reason.as_str());
     held.then(|| format!("the repository is not pulled now ({}); it is once that is over", ready.reason))
-}
-
-/// Text of somebody else's, as it may be answered.
-fn printable(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(100).collect()
 }
 
 #[cfg(test)]

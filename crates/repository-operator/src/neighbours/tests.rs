@@ -102,7 +102,11 @@ fn the_oldest_have_room_and_the_others_are_over_the_quota() {
     );
     assert_eq!(
         quota(2, 2),
-        said("False", reasons::QUOTA_EXCEEDED, "namespace quota exceeded: 4/2 repositories")
+        said(
+            "False",
+            reasons::QUOTA_EXCEEDED,
+            "namespace quota exceeded: 4/2 repositories; delete some, or raise [provisioning] max_repositories"
+        )
     );
     assert_eq!(blocked(&all[2], &all, 2).unwrap().0, reasons::QUOTA_EXCEEDED);
     assert_eq!(blocked(&all[1], &all, 2), None);

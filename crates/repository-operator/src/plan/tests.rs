@@ -181,6 +181,27 @@ fn everything_is_compared_from_time_to_time() {
 }
 
 #[test]
+fn everything_is_compared_in_time_although_the_interval_is_longer() {
+    let daily = |state| {
+        changed(move |repository| {
+            repository.spec.sync.interval_seconds = 86_400;
+            repository.status.sync.state = state;
+        })
+    };
+    let synced = |seconds: u64| Ages { checked: after(10).checked, ..after(seconds) };
+    check(daily(JobState::Success), synced(3_500), "again in 100s");
+    let everything = "pull everything: everything is compared from time to time\nagain in 290s";
+    check(daily(JobState::Success), synced(3_600), everything);
+    // One that failed is tried again after the same time, and not at once.
+    let full = after(7_200).full;
+    check(daily(JobState::Error), Ages { full, ..synced(3_500) }, "again in 100s");
+    check(daily(JobState::Error), Ages { full, ..synced(3_600) }, everything);
+    check(daily(JobState::Working), Ages { full, ..synced(20) }, "again in 40s");
+    let never = Timing { full_sync: Duration::ZERO, ..timing() };
+    assert_eq!(printed(&observed(daily(JobState::Success), synced(3_600)), never), "again in 290s");
+}
+
+#[test]
 fn a_change_of_the_specification_is_checked_and_pulled_in_full() {
     let edited = changed(|repository| repository.metadata.generation = Some(2));
     let expected = "report NamespaceQuota=True QuotaUnlimited: No quota limits configured\n\
@@ -255,9 +276,9 @@ fn a_repository_in_the_way_of_an_older_one_is_blocked_once_and_checked_when_it_i
     repository.metadata.creation_timestamp = Some(Time(at(0)));
     let mut blocked = observed(repository, after(1));
     blocked.standing = Standing::of(&blocked.stored, std::iter::once(&other));
-    let expected = "report NamespaceQuota=False QuotaExceeded: namespace quota exceeded: 2/1 repositories\n\
-                    refuse: QuotaExceeded: metadata.name: namespace quota exceeded: 2/1 repositories\n\
-                    again in 300s";
+    let text = "QuotaExceeded: namespace quota exceeded: 2/1 repositories; delete some, or raise [provisioning] max_repositories";
+    let refused = text.replacen(": ", ": metadata.name: ", 1);
+    let expected = format!("report NamespaceQuota=False {text}\nrefuse: {refused}\nagain in 300s");
     assert_eq!(printed(&blocked, limits), expected);
 
     let free = changed(|repository| {

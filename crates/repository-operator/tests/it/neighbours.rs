@@ -87,7 +87,8 @@ async fn beyond_the_greatest_number_the_older_repositories_stay_and_the_next_mov
         if over.len() == 1 && healthy { Ok((over, within)) } else { Err((over, within)) }
     })
     .await;
-    let text = "namespace quota exceeded: 3/2 repositories";
+    let text =
+        "namespace quota exceeded: 3/2 repositories; delete some, or raise [provisioning] max_repositories";
     assert_eq!(ready(&over[0]), (false, reasons::QUOTA_EXCEEDED, text));
     assert!(within.iter().all(|found| quota(found) == reasons::QUOTA_REACHED), "{within:#?}");
 

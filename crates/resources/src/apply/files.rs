@@ -32,10 +32,7 @@ impl Applier {
     /// two files that claim one object is the first.
     pub(super) async fn write_files(self: &Arc<Self>, writes: Vec<FileWrite>) {
         let loaded = stream::iter(load::batches(writes))
-            .map(|batch| {
-                let task = tokio::spawn(load::load(self.job.clone(), batch.clone()));
-                async move { task.await.unwrap_or_else(|_panicked| load::failed(batch)) }
-            })
+            .map(|batch| load::load(self.job.clone(), batch))
             .buffered(2)
             .flat_map(stream::iter);
         let claimed = loaded.filter_map(|loaded| {
@@ -201,15 +198,19 @@ impl Applier {
             let was_absent = matches!(observed, Observed::Absent) || matches!(write.known, Known::Nothing);
             let room = needs_room.then_some(&self.room);
             let put = self.objects.put_resource(resource, &write.path, observed, &self.kept, room, whole);
-            let done = |effect, mut item: ItemResult| {
+            let done = |effect: Effect, mut item: ItemResult| {
                 is_told |= effect != Effect::Unchanged;
                 item.unexpected = match effect {
                     Effect::Created => !was_absent && !is_new,
-                    Effect::TakenOver => true,
+                    effect => effect.was_unlisted(),
+                };
+                item.drifted = match effect {
+                    Effect::Relabelled => true,
+                    Effect::Updated => {
+                        write.is_repair_of(&resource.kind, &resource.name, resource.content_hash())
+                    }
                     _ => false,
                 };
-                item.drifted = effect == Effect::Updated
-                    && write.is_repair_of(&resource.kind, &resource.name, resource.content_hash());
                 item.action = match action_of(effect) {
                     Action::Updated if write.previous_path.is_some() => Action::Renamed,
                     action => action,

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::task::JoinError;
 use windlass_git::ObjectId;
 use windlass_repository::ReadError;
 
@@ -61,17 +62,23 @@ struct Parsed {
     previous: Option<Vec<(Kind, String)>>,
 }
 
-/// Reads and parses one batch, in order.
+/// Reads and parses one batch, in order. If that panics, each of its files has failed.
 pub(super) async fn load(job: Job, batch: Vec<FileWrite>) -> Vec<Loaded> {
+    let failed = |write| Loaded { write, content: FileError::Panicked.into(), previous: None };
+    let loaded = tokio::spawn(read_and_parse(job, batch.clone())).await.flatten();
+    loaded.unwrap_or_else(|_lost| batch.into_iter().map(failed).collect())
+}
+
+async fn read_and_parse(job: Job, batch: Vec<FileWrite>) -> Result<Vec<Loaded>, JoinError> {
     let files = read_batch(&job, batch).await;
     let further = job.clients.further.clone();
     let context = Arc::new(job.context);
     let kinds = further.known().await;
-    let (mut files, mut parsed) = parse_batch(files, &context, &kinds).await;
+    let (mut files, mut parsed) = parse_batch(files, &context, &kinds).await?;
     let outdated = |file: &Parsed| file.documents.as_ref().is_some_and(parse::depends_on_server);
     if !further.is_empty() && parsed.iter().any(outdated) {
         let kinds = further.newer_than(&kinds).await;
-        (files, parsed) = parse_batch(files, &context, &kinds).await;
+        (files, parsed) = parse_batch(files, &context, &kinds).await?;
     }
     let loaded =
         files.into_iter().zip(parsed).map(|(Read { write, content, .. }, Parsed { documents, previous })| {
@@ -83,17 +90,11 @@ pub(super) async fn load(job: Job, batch: Vec<FileWrite>) -> Vec<Loaded> {
             };
             Loaded { write, content: parsed, previous }
         });
-    loaded.collect()
-}
-
-/// A batch whose reading panicked: each of its files has failed.
-pub(super) fn failed(batch: Vec<FileWrite>) -> Vec<Loaded> {
-    let failed = |write| Loaded { write, content: FileError::Panicked.into(), previous: None };
-    batch.into_iter().map(failed).collect()
+    Ok(loaded.collect())
 }
 
 async fn read_batch(job: &Job, batch: Vec<FileWrite>) -> Vec<Read> {
-    let limit = job.context.max_file_bytes.min(job.reader.limits().blob_bytes);
+    let limit = job.reader.limits().blob_bytes;
     let readable: Vec<ObjectId> =
         batch.iter().filter(|write| write.size <= limit).map(|write| write.id).collect();
     let previous: Vec<ObjectId> = batch.iter().filter_map(previous_id).collect();
@@ -112,13 +113,17 @@ async fn read_batch(job: &Job, batch: Vec<FileWrite>) -> Vec<Read> {
 }
 
 /// A few megabytes of parsing would hold up everything else on the runtime's thread.
-async fn parse_batch(files: Vec<Read>, context: &Arc<Context>, kinds: &Kinds) -> (Vec<Read>, Vec<Parsed>) {
+async fn parse_batch(
+    files: Vec<Read>,
+    context: &Arc<Context>,
+    kinds: &Kinds,
+) -> Result<(Vec<Read>, Vec<Parsed>), JoinError> {
     let (context, kinds) = (Arc::clone(context), kinds.clone());
     let task = tokio::task::spawn_blocking(move || {
         let parsed = each_by_itself(&files, |file| file.parse(&context, &kinds));
         (files, parsed)
     });
-    task.await.unwrap_or_default()
+    task.await
 }
 
 /// Parses every file; one on which the parser panics has failed, and the others go on.
@@ -186,6 +191,9 @@ fn unreadable(error: ReadError) -> Content {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+    use windlass_api::SyncTarget;
+
     use super::*;
 
     fn read(path: &str) -> Read {
@@ -211,5 +219,22 @@ mod tests {
         assert_eq!(errors, [FileError::NotAResource, FileError::Panicked, FileError::NotAResource]);
         let failure = Failure::from(FileError::Panicked);
         assert_eq!((failure.reason, failure.warning), (Reason::InternalError, true));
+    }
+
+    #[test]
+    fn a_batch_that_is_not_parsed_is_not_one_without_files() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let gone = runtime.handle().clone();
+        drop(runtime);
+        let _entered = gone.enter();
+        let context = Arc::new(Context {
+            namespace: "default".to_owned(),
+            repository: "test6".to_owned(),
+            title: "Test".to_owned(),
+            target: SyncTarget::Folder,
+        });
+        let kinds = Kinds::default();
+        let parsed = parse_batch(vec![read("a.json")], &context, &kinds).now_or_never();
+        assert!(parsed.expect("nothing runs any more").is_err());
     }
 }

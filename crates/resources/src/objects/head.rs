@@ -4,6 +4,7 @@ use serde::Deserialize;
 use windlass_api::annotations::MANAGER_KIND_REPO;
 
 use super::annotations::{Annotations, has_drifted};
+use crate::names;
 use crate::plan::Existing;
 
 #[derive(Debug, Deserialize)]
@@ -22,8 +23,14 @@ pub(super) struct HeadMetadata {
     pub(super) uid: String,
     pub(super) generation: Option<i64>,
     annotations: Option<Annotations>,
-    pub(super) labels: Option<serde::de::IgnoredAny>,
+    labels: Option<Labels>,
     pub(super) deletion_timestamp: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Labels {
+    #[serde(rename = "windlass.dev/managed-by")]
+    managed_by: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -45,6 +52,12 @@ impl Head {
         let marks = self.marks();
         marks.managed_by.as_deref() == Some(MANAGER_KIND_REPO)
             && marks.manager_id.as_deref() == Some(repository)
+    }
+
+    /// Whether a list of what the repository manages has it.
+    pub(super) fn is_listed_for(&self, repository: &str) -> bool {
+        let label = self.metadata.labels.as_ref().and_then(|labels| labels.managed_by.as_deref());
+        label == Some(&*names::label_value(repository))
     }
 
     /// Whether somebody else changed the spec since our last write.
@@ -83,8 +96,19 @@ pub(crate) struct At {
     /// Hash of the file or document that the spec was last written from, empty for a folder without a file; nothing if the
     /// spec has changed since, or may have.
     pub(crate) spec_of: Option<String>,
-    /// Whether nobody, or another manager, has managed it so far.
-    pub(crate) is_foreign: bool,
+    pub(crate) manager: Manager,
+}
+
+/// Who has managed an object so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Manager {
+    /// We.
+    #[default]
+    Repository,
+    /// We, but it lacks the label by which what we manage is listed.
+    RepositoryUnlisted,
+    /// Nobody, or another manager.
+    Other,
 }
 
 impl At {
@@ -106,14 +130,19 @@ impl From<&Existing> for At {
             file_metadata: existing.file_metadata.clone(),
             generation: existing.generation,
             spec_of: (!existing.drifted).then(|| existing.checksum.clone().unwrap_or_default()),
-            is_foreign: false,
+            manager: Manager::Repository,
         }
     }
 }
 
 impl Head {
     pub(super) fn into_at(self, repository: &str) -> At {
-        let (is_foreign, drifted) = (!self.is_managed_by(repository), self.has_drifted());
+        let drifted = self.has_drifted();
+        let manager = match (self.is_managed_by(repository), self.is_listed_for(repository)) {
+            (true, true) => Manager::Repository,
+            (true, false) => Manager::RepositoryUnlisted,
+            (false, _) => Manager::Other,
+        };
         let HeadMetadata { resource_version, uid, generation, annotations, labels, .. } = self.metadata;
         let has_annotations = annotations.is_some();
         let marks = annotations.unwrap_or_default();
@@ -125,8 +154,8 @@ impl Head {
             has_annotations,
             file_metadata: marks.file_metadata,
             generation,
-            spec_of: (!drifted && !is_foreign).then(|| content_hash.unwrap_or_default()),
-            is_foreign,
+            spec_of: (!drifted && manager != Manager::Other).then(|| content_hash.unwrap_or_default()),
+            manager,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use windlass_runtime::{Accept, CallError, Content};
 
 use super::body;
-use super::head::{At, Head, Observed};
+use super::head::{At, Head, Manager, Observed};
 use super::{Effect, Objects, Room, duplicate, holder};
 use crate::folders::Folder;
 use crate::parse::ParsedResource;
@@ -94,7 +94,7 @@ impl Operation<'_> {
                 if is_ours && head.path() != *path && kept.contains(head.path()) {
                     return Err(StepError::Unfit(duplicate(kind, name, &holder(head.path(), None))));
                 }
-                (is_ours && is_same(&head, resource, *whole)).then_some(Effect::Unchanged)
+                (is_ours && is_same(&head, resource, *whole, &objects.context)).then_some(Effect::Unchanged)
             }
             Self::PutFolder(folder) => {
                 may_write()?;
@@ -174,11 +174,14 @@ impl Operation<'_> {
         if !collection.dry_run {
             self.correct_generation(collection, &written, generation).await;
         }
-        Ok(Step::Done(match () {
-            () if at.is_foreign => Effect::TakenOver,
+        Ok(Step::Done(match at.manager {
+            Manager::Other => Effect::TakenOver,
+            Manager::RepositoryUnlisted => Effect::Relabelled,
             // What was applied is what was there.
-            () if written.resource_version == at.version && !collection.dry_run => Effect::Unchanged,
-            () => Effect::Updated,
+            Manager::Repository if written.resource_version == at.version && !collection.dry_run => {
+                Effect::Unchanged
+            }
+            Manager::Repository => Effect::Updated,
         }))
     }
 
@@ -219,11 +222,12 @@ impl Operation<'_> {
 }
 
 /// `whole`: written from the same file; otherwise from the same document of it.
-fn is_same(head: &Head, resource: &ParsedResource, whole: bool) -> bool {
+fn is_same(head: &Head, resource: &ParsedResource, whole: bool, context: &Context) -> bool {
     use windlass_api::annotations as keys;
     let marks = head.marks();
     let wanted = |key| resource.annotations.get(key).map(String::as_str);
-    marks.source_path.as_deref() == wanted(keys::SOURCE_PATH)
+    head.is_listed_for(&context.repository)
+        && marks.source_path.as_deref() == wanted(keys::SOURCE_PATH)
         && (!whole || marks.source_checksum.as_deref() == wanted(keys::SOURCE_CHECKSUM))
         && marks.content_hash() == resource.content_hash()
         && marks.folder.as_deref() == wanted(keys::FOLDER)
@@ -233,6 +237,7 @@ fn is_same(head: &Head, resource: &ParsedResource, whole: bool) -> bool {
 fn is_same_folder(head: &Head, folder: &Folder, context: &Context) -> bool {
     let marks = head.marks();
     head.is_managed_by(&context.repository)
+        && head.is_listed_for(&context.repository)
         && head.path() == folder.path
         && marks.source_checksum == folder.checksum
         && marks.folder.as_deref().unwrap_or_default() == folder.parent.as_deref().unwrap_or_default()

@@ -11,7 +11,7 @@ use super::head::Head;
 use super::{Objects, TakeOver, duplicate, failure, holder};
 use crate::parse::{self, Document, FileError, ParseContext, ParsedResource};
 use crate::serialise::{self, SerialiseError};
-use crate::wire::{Collection, Pretence};
+use crate::wire::{self, Collection, Pretence};
 use crate::{Clients, Context, Failure, Kind, Kinds};
 
 /// Why an object could not be looked at, or would not be written.
@@ -36,6 +36,7 @@ impl Preview {
             clients: clients.clone(),
             context: context.clone(),
             dry_run: true,
+            timeout: wire::DEADLINE,
             fence: Fence::NONE,
             take_over: TakeOver::default(),
         };

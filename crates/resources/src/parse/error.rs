@@ -9,7 +9,9 @@ use crate::{Failure, Reason};
 #[non_exhaustive]
 pub enum FileError {
     /// More bytes than are read.
-    #[error("the file has {size} bytes, the limit is {limit}; make it smaller or split it")]
+    #[error(
+        "the file has {size} bytes, the limit is {limit}; make it smaller, split it, or raise git_max_file_bytes"
+    )]
     TooLarge {
         /// Its size.
         size: u64,

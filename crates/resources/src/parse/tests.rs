@@ -10,7 +10,6 @@ fn context() -> Context {
         repository: "test6".to_owned(),
         title: "Test".to_owned(),
         target: SyncTarget::Folder,
-        max_file_bytes: 10_000,
     }
 }
 
@@ -203,8 +202,7 @@ fn bad_files_say_what_is_wrong() {
 
 #[test]
 fn a_large_file_is_a_warning_of_its_own() {
-    let error = read("a.json", " ".repeat(10_001)).unwrap_err();
-    assert_eq!(error, FileError::TooLarge { size: 10_001, limit: 10_000 });
+    let error = FileError::TooLarge { size: 10_001, limit: 10_000 };
     assert_eq!(error.reason(), Reason::ResourceTooLarge);
     assert!(Failure::from(error).warning);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use insta::assert_snapshot;
 use tokio_util::sync::CancellationToken;
 use windlass_api::SyncTarget;
-use windlass_git::{Change, ChangeKind, Diff, EntryKind, ObjectId, Rejected, Tree};
+use windlass_git::{Change, ChangeKind, Diff, EntryKind, Limits, ObjectId, Rejected, Tree};
 
 use super::*;
 use crate::folders::{Metadata, read_metadata};
@@ -18,7 +18,6 @@ fn context(target: SyncTarget) -> Context {
         repository: "test6".to_owned(),
         title: "Test".to_owned(),
         target,
-        max_file_bytes: 1_000,
     }
 }
 
@@ -72,7 +71,7 @@ impl World {
     }
 
     fn metadata(&self, managed: &Managed) -> Metadata {
-        let reader = test_reader::reader(&self.files);
+        let reader = test_reader::reader(&self.files, Limits::default());
         let cancel = CancellationToken::new();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(read_metadata(&*reader, &self.tree(), managed, &self.context, &cancel)).unwrap()

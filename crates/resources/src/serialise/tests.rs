@@ -12,7 +12,6 @@ fn context() -> Context {
         repository: "test6".to_owned(),
         title: "Test".to_owned(),
         target: SyncTarget::Folder,
-        max_file_bytes: 1 << 20,
     }
 }
 

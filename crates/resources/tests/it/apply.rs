@@ -163,13 +163,57 @@ async fn a_deleted_directory_goes_from_the_bottom_up() {
 async fn a_bad_file_is_named_and_the_others_are_applied() {
     let mut world = World::with(SAMPLE);
     world.write("a/bad.yaml", "a: [").write("a/secret.json", r#"{"apiVersion":"v1","kind":"Secret"}"#);
-    world.context.max_file_bytes = 1_000;
+    world.limits.blob_bytes = 1_000;
     world.write("large.json", &"x".repeat(1_001));
     let synced = world.sync().await;
     assert_eq!((synced.summary.created, synced.summary.warnings, synced.summary.errors), (6, 3, 0));
     assert_eq!(synced.failure("a/bad.yaml").reason, Reason::ResourceInvalid);
     assert!(synced.failure("a/secret.json").message.contains("kind \"Secret\""));
-    assert_eq!(synced.failure("large.json").reason, Reason::ResourceTooLarge);
+    let large = synced.failure("large.json");
+    assert_eq!(large.reason, Reason::ResourceTooLarge);
+    assert!(
+        large.message.contains("the limit is 1000") && large.message.contains("git_max_file_bytes"),
+        "{large}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_may_be_as_large_as_its_reader_reads() {
+    let mut world = World::new();
+    let padded = |text: String| text + &" ".repeat(6 << 20);
+    world
+        .write("a/_folder.json", &padded(folder_json("team", "The Team")))
+        .write("a/large.json", &padded(dashboard("large", "Large")));
+    assert_eq!(world.sync().await.outcomes(), ["created a", "created a/large.json"]);
+    assert_eq!(world.folders().get("team").await.unwrap().data["spec"]["title"], "The Team");
+}
+
+#[tokio::test]
+async fn a_label_that_was_removed_by_hand_is_put_back_as_a_repair() {
+    for incremental in [false, true] {
+        let mut world = World::with(SAMPLE);
+        world.sync().await;
+        let folder = folder_name(&world, &world.managed().await, "a");
+        let unlabelled =
+            Patch::Merge(json!({ "metadata": { "labels": { "windlass.dev/managed-by": null } } }));
+        world.dashboards().patch("x", &PatchParams::default(), &unlabelled).await.unwrap();
+        world.folders().patch(&folder, &PatchParams::default(), &unlabelled).await.unwrap();
+        assert_eq!(world.managed().await.len(), 4, "two are not listed");
+        let synced = if incremental {
+            let old = world.files.clone();
+            world.write("a/x.json", &dashboard("x", "new")).write("a/new.json", &dashboard("new", "new"));
+            world.sync_from(&old).await
+        } else {
+            world.sync().await
+        };
+        let repaired = synced.results.iter().filter(|item| item.drifted && item.unexpected);
+        let mut repaired: Vec<_> =
+            repaired.map(|item| format!("{} {}", item.action.as_str(), item.path)).collect();
+        repaired.sort();
+        assert_eq!(repaired, ["updated a", "updated a/x.json"], "{synced:#?}");
+        assert_eq!(world.managed().await.len(), if incremental { 7 } else { 6 });
+        assert!(world.plan().await.is_empty(), "{}", world.plan().await);
+    }
 }
 
 #[tokio::test]

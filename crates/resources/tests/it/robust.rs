@@ -1,14 +1,24 @@
 //! Servers that hang or are busy, parsers that fail, and files that are none of our business.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse as _;
+use futures::FutureExt as _;
 use http::{Method, StatusCode};
 use serde_json::json;
+use tokio::time::Instant;
+use windlass_apiserver::store::{StoreOptions, in_memory};
+use windlass_apiserver::{ApiServer, client_of};
+use windlass_auth::Caller;
 use windlass_resources::apply::Stopped;
+use windlass_resources::finalize::{self, Finalize};
 use windlass_resources::{DASHBOARD, Reason};
 
+use crate::finalize::job;
 use crate::world::{World, dashboard};
 
 #[tokio::test(start_paused = true)]
@@ -26,6 +36,86 @@ async fn a_group_whose_server_hangs_holds_up_only_what_needs_it() {
     let managed = world.managed().await;
     assert_eq!(managed.unlisted.len(), 1);
     assert!(managed.complete("test6", |_| true).is_err(), "whoever needs all of it is told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_whose_server_hangs_is_left_alone_for_a_minute() {
+    let world = World::allowing(&["widgets.example.com"]);
+    world.fail(|_, target| target.contains("/apis/example.com").then_some(StatusCode::REQUEST_TIMEOUT));
+    let asked = || world.requests().iter().filter(|request| request.ends_with("/apis/example.com")).count();
+    for _ in 0..3 {
+        assert_eq!(world.managed().await.unlisted.len(), 1);
+    }
+    assert_eq!(asked(), 1);
+    tokio::time::advance(Duration::from_secs(61)).await;
+    let mut listing = std::pin::pin!(world.managed());
+    assert!(futures::poll!(listing.as_mut()).is_pending());
+    assert!(world.clients.further.known().now_or_never().is_some(), "what is known is not waited for");
+    assert_eq!(listing.await.unlisted.len(), 1);
+    assert_eq!(asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_cannot_be_asked_about_does_not_hide_another_that_comes_to_be_served() {
+    let world = World::allowing(&["widgets.example.com", "repositories.provisioning.grafana.app"]);
+    let hangs = |target: &str| target.contains("/apis/example.com");
+    world.fail(move |_, target| {
+        let absent = target.contains("/apis/provisioning").then_some(StatusCode::NOT_FOUND);
+        hangs(target).then_some(StatusCode::REQUEST_TIMEOUT).or(absent)
+    });
+    world.managed().await;
+    assert_eq!(world.clients.kinds().await.len(), 2);
+    world.fail(move |_, target| hangs(target).then_some(StatusCode::REQUEST_TIMEOUT));
+    world.requests();
+    world.managed().await;
+    assert_eq!(world.clients.kinds().await.len(), 3);
+    assert!(!world.requests().iter().any(|request| hangs(request)));
+}
+
+/// A world of one file, whose server takes its time for writes and may refuse them, and when these began. A change may
+/// begin requests for a second.
+fn slow(time: Duration, refusal: Option<StatusCode>) -> (World, Arc<Mutex<Vec<Instant>>>) {
+    let store = in_memory(&StoreOptions::default()).unwrap();
+    let server = ApiServer::builder(store).crds(windlass_api::crds::all()).build().unwrap();
+    let began = Arc::new(Mutex::new(Vec::new()));
+    let record = began.clone();
+    let router = server.router().layer(from_fn(move |request: Request, next: Next| {
+        let record = record.clone();
+        async move {
+            if *request.method() == Method::GET {
+                return next.run(request).await;
+            }
+            record.lock().unwrap().push(Instant::now());
+            tokio::time::sleep(time).await;
+            match refusal {
+                Some(code) => code.into_response(),
+                None => next.run(request).await,
+            }
+        }
+    }));
+    let mut world = World::over(client_of(router, Caller::system("tests")), "default", &[]);
+    world.write("x.json", &dashboard("x", "X"));
+    world.options.timeout = Duration::from_secs(1);
+    (world, began)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_under_way_when_the_time_of_its_change_is_over_is_awaited() {
+    let (world, began) = slow(Duration::from_secs(5), None);
+    assert_eq!(world.sync().await.outcomes(), ["created x.json"]);
+    assert_eq!(began.lock().unwrap().len(), 1);
+    let (job, _) = job(&world);
+    let job = Finalize { timeout: world.options.timeout, ..job };
+    assert!(finalize::remove(&job).await.unwrap().is_complete());
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_write_begins_when_the_time_of_its_change_is_over() {
+    let (world, began) = slow(Duration::from_millis(300), Some(StatusCode::SERVICE_UNAVAILABLE));
+    let synced = world.sync().await;
+    assert_eq!(synced.outcomes(), ["created x.json: ApiError"], "what the server said is told");
+    let began = began.lock().unwrap();
+    assert!(began.len() > 1 && began[began.len() - 1] - began[0] < world.options.timeout, "{began:?}");
 }
 
 #[tokio::test(start_paused = true)]

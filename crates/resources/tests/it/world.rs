@@ -15,7 +15,7 @@ use windlass_api::SyncTarget;
 use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_apiserver::{ApiServer, client_of};
 use windlass_auth::Caller;
-use windlass_git::{Change, ChangeKind, Diff, EntryKind};
+use windlass_git::{Change, ChangeKind, Diff, EntryKind, Limits};
 use windlass_repository::Reader;
 use windlass_resources::apply::{self, Job, Options, Summary};
 use windlass_resources::plan::Retry;
@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) options: Options,
     pub(crate) cancel: CancellationToken,
     pub(crate) take_over: TakeOver,
+    /// Those of the repository's reader.
+    pub(crate) limits: Limits,
     /// Every content that there ever was, as Git would keep it.
     past: Files,
     requests: Arc<Mutex<Vec<String>>>,
@@ -107,12 +109,12 @@ impl World {
                 repository: "test6".to_owned(),
                 title: "Test six".to_owned(),
                 target: SyncTarget::Instance,
-                max_file_bytes: 100_000,
             },
             files: Files::new(),
             options: Options::default(),
             cancel: CancellationToken::new(),
             take_over: TakeOver::default(),
+            limits: Limits::default(),
             past: Files::new(),
             requests: Arc::default(),
             fault: Arc::default(),
@@ -154,7 +156,7 @@ impl World {
     }
 
     fn reader(&self) -> Arc<dyn Reader> {
-        test_reader::reader(&self.past)
+        test_reader::reader(&self.past, self.limits.clone())
     }
 
     pub(crate) async fn managed(&self) -> Managed {

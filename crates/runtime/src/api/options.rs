@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use windlass_telemetry::ErrorChain;
 
@@ -81,6 +82,17 @@ impl Fence {
         holds: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         Self(Some(Arc::new(Right { reason, lost, holds: Box::new(holds) })))
+    }
+
+    /// The same right, as long as it is not yet `end`.
+    #[must_use]
+    pub fn until(&self, end: Instant) -> Self {
+        let right = self.clone();
+        let (reason, lost) = match &self.0 {
+            None => ("its time is over", CancellationToken::new()),
+            Some(right) => (right.reason, right.lost.clone()),
+        };
+        Self::new(reason, lost, move || right.holds() && Instant::now() < end)
     }
 
     /// Whether a write may be sent now.

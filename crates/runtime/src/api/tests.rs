@@ -90,6 +90,29 @@ async fn a_create_is_not_repeated_once_the_right_to_write_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_right_with_an_end_lets_no_try_begin_after_it() {
+    let (mut server, client) = Server::new();
+    let (held, _lost, fence) = right();
+    let began = Instant::now();
+    let until = fence.until(began + Duration::from_secs(2));
+    let options = CallOptions::new(LIMIT).retried(Retry::WHILE_FENCED).fenced(until.clone());
+    let maps = config_maps(client);
+    let create = tokio::spawn(async move {
+        let map = ConfigMap::default();
+        options.write("create a", || async { maps.create(&PostParams::default(), &map).await }).await
+    });
+    let first = server.next().await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    first.refuse(503, "ServiceUnavailable");
+    assert_eq!(create.await.unwrap().unwrap_err().code(), Some(503), "what was sent is awaited");
+    assert!(fence.holds() && !until.holds());
+    let open = Fence::NONE.until(Instant::now() + LIMIT);
+    assert!(open.holds() && fence.until(Instant::now() + LIMIT).holds());
+    held.store(false, Ordering::SeqCst);
+    assert!(!fence.until(Instant::now() + LIMIT).holds());
+}
+
+#[tokio::test(start_paused = true)]
 async fn bytes_are_sent_under_the_same_rules() {
     let (mut server, client) = Server::new();
     let (held, _lost, fence) = right();

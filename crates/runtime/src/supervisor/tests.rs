@@ -36,7 +36,7 @@ async fn a_task_that_returns_unasked_ends_the_process_with_its_name() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_fails_ends_the_process_with_its_name_and_error() {
     let supervisor = Supervisor::new();
-    supervisor.spawn_finite("migrate", async { Err::<(), BoxError>("disk full".into()) });
+    supervisor.spawn("migrate", async { Err::<(), BoxError>("disk full".into()) });
     check_ends_with(&supervisor, "task migrate failed: disk full").await;
 }
 
@@ -45,18 +45,6 @@ async fn a_task_that_panics_ends_the_process_with_its_name_and_message() {
     let supervisor = Supervisor::new();
     supervisor.spawn("driver 3", panics(format!("index {} out of range", 7)));
     check_ends_with(&supervisor, "task driver 3 panicked: index 7 out of range").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_finite_task_may_end_by_itself() {
-    let supervisor = Supervisor::new();
-    let (ended, seen) = tokio::sync::oneshot::channel();
-    supervisor.spawn_finite("once", async move {
-        let _ = ended.send(());
-    });
-    seen.await.unwrap();
-    supervisor.shutdown(GRACE).await.unwrap();
-    assert!(supervisor.ended().now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]

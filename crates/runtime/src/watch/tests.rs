@@ -1,11 +1,8 @@
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
-
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use windlass_telemetry::LogFormat;
+use windlass_telemetry::{CapturedLog, LogFormat};
 
 use super::*;
 use crate::BackoffPolicy;
@@ -309,10 +306,8 @@ async fn a_refused_watch_names_the_servers_reason_when_it_keeps_failing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_can_be_done_without_leaves_the_process_ready_and_is_told_of_once() {
-    let logged = Logged::default();
-    let writer = logged.clone();
-    let _logging = windlass_telemetry::init_thread(LogFormat::Json, "info", move || writer.clone()).unwrap();
-    let lines = || String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
+    let logged = CapturedLog::start(LogFormat::Json, "info").unwrap();
+    let lines = || logged.text();
     let mut bench = start_with(|config| config.fallback = Some("it is read now and then"));
     assert_eq!(bench.not_ready(), None);
     for _ in 0..5 {
@@ -391,26 +386,10 @@ async fn a_shutdown_ends_the_watch_wherever_it_is() {
     events.abandoned().await;
 }
 
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_object_that_cannot_be_read_is_skipped_with_one_line_that_names_it() {
-    let logged = Logged::default();
-    let writer = logged.clone();
-    let _logging = windlass_telemetry::init_thread(LogFormat::Json, "info", move || writer.clone()).unwrap();
-    let lines = || String::from_utf8(logged.0.lock().unwrap().clone()).unwrap();
+    let logged = CapturedLog::start(LogFormat::Json, "info").unwrap();
+    let lines = || logged.text();
     let odd = |name: &str, version: &str| {
         let mut object = config_map(name, version);
         object["data"] = json!({"key": 5});

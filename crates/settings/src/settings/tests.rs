@@ -215,6 +215,24 @@ fn one_namespace_takes_all_drivers_but_one_unless_it_is_said() {
 }
 
 #[test]
+fn one_git_host_takes_all_drivers_but_one_unless_it_is_said() {
+    let most = |ini: &str, operator: Option<&str>| {
+        let (_dir, mut sources) = sources(ini, &[], &[]);
+        sources.operator = operator.map(str::to_owned);
+        Settings::load(sources).unwrap().operator().git_max_requests_per_host
+    };
+    for jobs in keys::JOBS {
+        assert_eq!(most("", Some(jobs)), 2);
+        assert_eq!(most("[operator]\nconcurrent_drivers = 1\n", Some(jobs)), 1);
+        assert_eq!(most("[operator]\nconcurrent_drivers = 9\n", Some(jobs)), 4);
+        assert_eq!(most("[operator]\ngit_max_requests_per_host = 4\n", Some(jobs)), 4);
+    }
+    for other in [None, Some("provisioning-repo"), Some("source-controller")] {
+        assert_eq!(most("", other), 4, "{other:?}");
+    }
+}
+
+#[test]
 fn half_a_client_certificate_is_refused() {
     let text = error("[operator]\ntls_cert_file = a.pem\n", &[]);
     assert!(text.contains("operator.ini:2") && text.contains("`tls_key_file` is not set"), "{text}");

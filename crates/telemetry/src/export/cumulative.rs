@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable as _};
 use jiff::Timestamp;
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::metrics::Temporality;
 use tokio::sync::{Mutex, Notify};
-use tokio::time::{MissedTickBehavior, sleep, timeout};
+use tokio::time::{MissedTickBehavior, timeout};
 
 use self::chunks::Chunks;
 pub(super) use self::chunks::Part;
@@ -29,10 +30,11 @@ use crate::resource::ProcessResource;
 use crate::sources::Sources;
 use crate::{CumulativeSource, CumulativeView};
 
-/// How long a flush waits before it asks a collector again that does not answer; doubled each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest such wait.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How a flush asks a collector again that does not answer.
+const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(100))
+    .with_max_delay(Duration::from_secs(1))
+    .without_max_times();
 
 /// Why a flush did not send everything.
 #[derive(Debug, thiserror::Error)]
@@ -116,22 +118,15 @@ impl CumulativeExporter {
     /// Exports now, and again while the collector does not answer, for at most `deadline`.
     pub(crate) async fn flush(&self, deadline: Duration) -> Result<(), FlushError> {
         self.flushing.notify_waiters();
+        let mut lines = self.lines.as_ref();
         let mut last = None;
-        let flushed = async {
-            let mut pause = FIRST_PAUSE;
-            let mut lines = self.lines.as_ref();
-            loop {
-                match self.export(lines.take()).await {
-                    Ok(()) => return Ok(()),
-                    Err(error @ ExportError::Unavailable(_)) => last = Some(error),
-                    Err(error) => return Err(FlushError::Refused(error)),
-                }
-                sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-        };
+        let flushed = (|| self.export(lines.take()))
+            .retry(BACKOFF)
+            .sleep(tokio::time::sleep)
+            .when(|error| matches!(error, ExportError::Unavailable(_)))
+            .notify(|error, _| last = Some(error.clone()));
         match timeout(deadline, flushed).await {
-            Ok(flushed) => flushed,
+            Ok(flushed) => flushed.map_err(FlushError::Refused),
             Err(_) => Err(FlushError::Deadline { deadline, last }),
         }
     }

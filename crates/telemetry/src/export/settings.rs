@@ -70,8 +70,7 @@ impl Signal {
 
     /// How long a collector may take to answer.
     pub(crate) fn timeout(self, variables: Variables<'_>) -> Duration {
-        let set = self.variable("TIMEOUT", variables).and_then(|(_, text)| text.trim().parse().ok());
-        set.map_or(TIMEOUT, Duration::from_millis)
+        self.variable("TIMEOUT", variables).and_then(|(_, text)| milliseconds(&text)).unwrap_or(TIMEOUT)
     }
 
     /// The protocol: gRPC, unless a variable says HTTP with protobuf.
@@ -172,8 +171,12 @@ fn with_scheme(endpoint: &str, insecure: impl FnOnce() -> bool) -> String {
 
 /// How often metrics are exported.
 pub(crate) fn interval(variables: Variables<'_>) -> Duration {
-    let millis = variables("OTEL_METRIC_EXPORT_INTERVAL").and_then(|text| text.trim().parse().ok());
-    millis.filter(|millis| *millis > 0).map_or(METRIC_INTERVAL, Duration::from_millis)
+    variables("OTEL_METRIC_EXPORT_INTERVAL").and_then(|text| milliseconds(&text)).unwrap_or(METRIC_INTERVAL)
+}
+
+/// So many milliseconds; nothing for what is no number above zero.
+fn milliseconds(text: &str) -> Option<Duration> {
+    text.trim().parse().ok().filter(|number| *number > 0).map(Duration::from_millis)
 }
 
 /// What the process's own metrics are exported as: sums since the start, or since the export before.
@@ -224,6 +227,17 @@ mod tests {
         assert_eq!(url("", true, &[of_traces]), "http://localhost:4317");
         let of_metrics = ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc");
         assert_eq!(url("", true, &[http, of_metrics]), "http://localhost:4317");
+    }
+
+    #[test]
+    fn a_time_that_is_none_is_left_out() {
+        for nonsense in ["0", "-1", "10s"] {
+            let set = [("OTEL_EXPORTER_OTLP_TIMEOUT", nonsense), ("OTEL_METRIC_EXPORT_INTERVAL", nonsense)];
+            let variables = variables(&set);
+            assert_eq!((Signal::Logs.timeout(&variables), interval(&variables)), (TIMEOUT, METRIC_INTERVAL));
+        }
+        let set = [("OTEL_EXPORTER_OTLP_LOGS_TIMEOUT", " 250 ")];
+        assert_eq!(Signal::Logs.timeout(&variables(&set)), Duration::from_millis(250));
     }
 
     #[test]

@@ -11,25 +11,24 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::TraceIds;
 use super::fields::Fields;
+use super::{Output, TraceIds};
 
 /// Writes each event, with the fields of its spans, as one line.
-pub(super) struct JsonLayer<W> {
+pub(super) struct JsonLayer {
     ids: TraceIds,
-    writer: W,
+    output: Output,
 }
 
-impl<W> JsonLayer<W> {
-    pub(super) fn new(ids: TraceIds, writer: W) -> Self {
-        Self { ids, writer }
+impl JsonLayer {
+    pub(super) fn new(ids: TraceIds, output: Output) -> Self {
+        Self { ids, output }
     }
 }
 
-impl<S, W> Layer<S> for JsonLayer<W>
+impl<S> Layer<S> for JsonLayer
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
-    W: for<'a> MakeWriter<'a> + 'static,
 {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
@@ -66,7 +65,7 @@ where
         let metadata = event.metadata();
         let line = line(level(*metadata.level()), metadata.target(), message, fields);
         // A log that cannot be written has nowhere to say so.
-        let _ = self.writer.make_writer_for(metadata).write_all(line.as_bytes());
+        let _ = self.output.make_writer_for(metadata).write_all(line.as_bytes());
     }
 }
 

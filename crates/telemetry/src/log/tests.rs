@@ -1,45 +1,11 @@
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use serde_json::{Value, json};
-use tracing_subscriber::fmt::MakeWriter;
 
 use super::*;
 use crate::Secret;
 
-#[derive(Clone, Default)]
-struct Captured(Arc<Mutex<Vec<u8>>>);
-
-impl Captured {
-    fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
-    }
-}
-
-impl Write for Captured {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Captured {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
 fn logged(format: LogFormat, filter: &str, log: impl FnOnce()) -> String {
-    let captured = Captured::default();
-    let logging = init_thread(format, filter, captured.clone()).unwrap();
+    let captured = CapturedLog::start(format, filter).unwrap();
     log();
-    drop(logging);
     captured.text()
 }
 
@@ -155,7 +121,7 @@ fn the_filter_takes_a_level_and_directives_by_target() {
 
 #[test]
 fn a_bad_filter_is_an_error_that_says_what_was_expected() {
-    let error = init_thread(LogFormat::Json, "loud=very=much", io::sink).expect_err("an error");
+    let error = CapturedLog::start(LogFormat::Json, "loud=very=much").expect_err("an error");
     assert!(error.to_string().contains("info,windlass_git=debug"), "{error}");
 }
 

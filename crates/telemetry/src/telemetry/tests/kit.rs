@@ -1,18 +1,16 @@
 //! What the tests have in common: telemetry of one test, its output, and a source.
 
-use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use opentelemetry::KeyValue;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::Registry;
-use tracing_subscriber::fmt::writer::BoxMakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use crate::log::Output;
+use crate::log::Buffer;
 use crate::variables::tests::variables;
 use crate::{
     Buckets, ClassicHistogram, Collector, CumulativePoint, CumulativeSource, CumulativeValue, CumulativeView,
@@ -25,11 +23,11 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// What a process wrote to its output.
 #[derive(Clone, Default)]
-pub(super) struct Written(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Written(Buffer);
 
 impl Written {
     pub(super) fn text(&self) -> String {
-        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        self.0.text()
     }
 
     pub(super) fn lines(&self) -> Vec<serde_json::Value> {
@@ -39,16 +37,6 @@ impl Written {
     /// How many lines say something with this in it.
     pub(super) fn count(&self, text: &str) -> usize {
         self.lines().iter().filter(|line| line["msg"].as_str().unwrap().contains(text)).count()
-    }
-}
-
-impl Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 
@@ -81,9 +69,7 @@ pub(super) fn start(mode: TelemetryMode, endpoint: &str) -> (Telemetry, Written,
 /// The same with other options, as if these variables were set.
 pub(super) fn start_with(options: &TelemetryOptions, set: Set<'_>) -> (Telemetry, Written, DefaultGuard) {
     let written = Written::default();
-    let writer = written.clone();
-    let output = Output::new(BoxMakeWriter::new(move || writer.clone()));
-    let (telemetry, layers) = Telemetry::build(options, &output, &variables(set)).unwrap();
+    let (telemetry, layers) = Telemetry::build(options, &written.0.output(), &variables(set)).unwrap();
     let guard = crate::log::set_thread_default(Registry::default().with(layers));
     (telemetry, written, guard)
 }

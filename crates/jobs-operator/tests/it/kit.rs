@@ -3,9 +3,14 @@
 //! The tests of the operators and of the repository API share it. It names no operator: tests hand it registries.
 #![allow(dead_code, unused_imports, reason = "each crate's tests use the part that they need")]
 
+// By their paths: other packages take this file by its path, and would look for them beside it.
+#[path = "kit/fault.rs"]
 mod fault;
+#[path = "kit/git.rs"]
 mod git;
+#[path = "kit/process.rs"]
 mod process;
+#[path = "kit/requests.rs"]
 mod requests;
 
 use std::collections::BTreeMap;
