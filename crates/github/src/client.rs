@@ -151,7 +151,7 @@ impl Github {
 
     /// The failure of a call of octocrab's that was made to do `action`.
     pub(crate) fn error(&self, action: &str, error: octocrab::Error) -> GithubError {
-        GithubError::of_octocrab(self.transport(), error).during(action)
+        self.transport().of_octocrab(error).during(action)
     }
 
     /// An answer that makes no sense.

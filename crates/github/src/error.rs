@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use windlass_http_client::SetUpError;
 
-use crate::service::Transport;
-
 /// Options that no client can be made of. No message holds a secret.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
@@ -166,27 +164,6 @@ impl GithubError {
             action.clone_into(&mut self.action);
         }
         self
-    }
-
-    /// What a call of octocrab's came to: our service's error, or one about an answer of ours.
-    pub(crate) fn of_octocrab(transport: &Transport, error: octocrab::Error) -> Self {
-        // The deserializer quotes the answer.
-        let malformed =
-            |detail: String| transport.error(ErrorKind::Malformed(transport.printable(&detail, 200)));
-        match error {
-            octocrab::Error::Service { source, .. } => match source.downcast::<Self>() {
-                Ok(error) => *error,
-                // The buffer before our service: its worker went with the runtime that it was made in.
-                Err(error) => {
-                    transport.error(ErrorKind::Unreachable(transport.printable(&error.to_string(), 200)))
-                }
-            },
-            octocrab::Error::Json { source, .. } => {
-                malformed(format!("{}: {}", source.path(), source.inner()))
-            }
-            octocrab::Error::Serde { source, .. } => malformed(source.to_string()),
-            error => malformed(error.to_string()),
-        }
     }
 
     /// What kind of failure it is.

@@ -44,7 +44,7 @@ pub(crate) async fn mint(
     request: &TokenRequest,
 ) -> Result<InstallationToken, GithubError> {
     let action = format!("get a token of the App's installation {installation}");
-    let failed = |error| GithubError::of_octocrab(transport, error).during(&action);
+    let failed = |error| transport.of_octocrab(error).during(&action);
     let body = CreateInstallationAccessToken {
         repositories: (!request.repositories.is_empty()).then(|| request.repositories.clone()),
         repository_ids: None,

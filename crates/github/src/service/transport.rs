@@ -190,6 +190,24 @@ impl Transport {
         printable(&sent.iter().fold(text.to_owned(), redact), max)
     }
 
+    /// What a call of octocrab's came to: our service's error, or one about an answer of ours.
+    pub(crate) fn of_octocrab(&self, error: octocrab::Error) -> GithubError {
+        // The deserializer quotes the answer.
+        let malformed = |detail: String| self.error(ErrorKind::Malformed(self.printable(&detail, 200)));
+        match error {
+            octocrab::Error::Service { source, .. } => match source.downcast::<GithubError>() {
+                Ok(error) => *error,
+                // The buffer before our service: its worker went with the runtime that it was made in.
+                Err(error) => self.error(ErrorKind::Unreachable(self.printable(&error.to_string(), 200))),
+            },
+            octocrab::Error::Json { source, .. } => {
+                malformed(format!("{}: {}", source.path(), source.inner()))
+            }
+            octocrab::Error::Serde { source, .. } => malformed(source.to_string()),
+            error => malformed(error.to_string()),
+        }
+    }
+
     /// Nothing more is sent for that long.
     pub(super) fn hold(&self, retry_after: Duration) {
         self.held.hold(&self.host, retry_after);
