@@ -62,7 +62,7 @@ impl Keeper {
     }
 
     /// Lets the cluster go on without us.
-    pub(crate) async fn let_go(mut self) -> Result<()> {
+    pub(crate) async fn detach(mut self) -> Result<()> {
         self.order(Order::Stay).await?;
         self.pipes = None;
         Ok(())

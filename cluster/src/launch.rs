@@ -47,8 +47,8 @@ pub(crate) struct Launched {
 
 impl Launched {
     /// Lets the cluster outlive this process.
-    pub(crate) async fn let_go(self) -> Result<Cluster> {
-        self.keeper.let_go().await?;
+    pub(crate) async fn detach(self) -> Result<Cluster> {
+        self.keeper.detach().await?;
         Ok(self.cluster)
     }
 }

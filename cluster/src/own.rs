@@ -103,9 +103,9 @@ impl OwnCluster {
         self.keeper.id()
     }
 
-    async fn end(&self, name: &str, signal: &str, patience: Duration) -> Result<()> {
+    async fn end(&self, name: &str, signal: &str, timeout: Duration) -> Result<()> {
         let (name, signal) = (name.to_owned(), signal.to_owned());
-        self.keeper.order(Order::End { name, signal, patience }).await?;
+        self.keeper.order(Order::End { name, signal, timeout }).await?;
         Ok(())
     }
 

@@ -42,7 +42,7 @@ pub async fn up(flux: bool) -> Result<Option<Standing>> {
     std::fs::create_dir_all(folder.path())?;
     let options = Options { flux, compacts: true, ..Options::default() };
     let launched = Box::pin(launch(&programs, folder, options)).await?;
-    let cluster = launched.let_go().await?;
+    let cluster = launched.detach().await?;
     Ok(Some(standing(cluster, false)))
 }
 

@@ -25,8 +25,8 @@ pub(crate) enum Order {
     Start { name: String, program: PathBuf, arguments: Vec<String>, environment: Vec<(String, String)> },
     /// Sends a signal by its name (`STOP`, `CONT`).
     Signal { name: String, signal: String },
-    /// Sends a signal and waits until the process is gone; kills it when that takes longer than `patience`.
-    End { name: String, signal: String, patience: Duration },
+    /// Sends a signal and waits until the process is gone; kills it when that takes longer than `timeout`.
+    End { name: String, signal: String, timeout: Duration },
     /// Asks whether a process runs.
     Look { name: String },
     /// Goes on when the input ends.
@@ -111,7 +111,7 @@ impl Children {
                 self.start(name, &program, &arguments, environment)
             }
             Order::Signal { name, signal } => self.signal(&name, &signal).await,
-            Order::End { name, signal, patience } => self.end(&name, &signal, patience).await,
+            Order::End { name, signal, timeout } => self.end(&name, &signal, timeout).await,
             Order::Look { name } => self.look(&name),
             Order::Stay => Ok(Answer::Done),
         };
@@ -153,16 +153,16 @@ impl Children {
         Ok(Answer::Running(id))
     }
 
-    async fn end(&mut self, name: &str, signal: &str, patience: Duration) -> Result<Answer> {
+    async fn end(&mut self, name: &str, signal: &str, timeout: Duration) -> Result<Answer> {
         if let Answer::Running(_) = self.look(name)? {
             self.signal(name, signal).await?;
         }
         let Some(child) = self.running.get_mut(name) else { bail!("{name} was not started") };
-        let how = match tokio::time::timeout(patience, child.wait()).await {
+        let how = match tokio::time::timeout(timeout, child.wait()).await {
             Ok(status) => status?.to_string(),
             Err(_elapsed) => {
                 child.kill().await?;
-                format!("killed, after {patience:?}")
+                format!("killed, after {timeout:?}")
             }
         };
         self.running.remove(name);

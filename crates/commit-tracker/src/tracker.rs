@@ -16,7 +16,7 @@ mod sources;
 mod state;
 
 pub(crate) use self::lead::Tracker;
-pub use self::lead::{Leading, Led};
+pub use self::lead::{Leading, LedTerm};
 pub(crate) use self::metrics::ProcessMetrics;
 pub(crate) use self::queue::Tasks;
 pub(crate) use self::sources::Sources;

@@ -18,23 +18,23 @@ pub struct TestProxy {
 }
 
 /// The connection of whoever was let through, and the one to where they wanted to go.
-type Met = io::Result<Option<(TcpStream, TcpStream)>>;
+type Accepted = io::Result<Option<(TcpStream, TcpStream)>>;
 
 impl TestProxy {
     /// An HTTP proxy: `CONNECT`, and requests with a whole URL, which servers take as they are.
     pub async fn http(user: &str, password: &str) -> io::Result<Self> {
         let login = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
         let expected = format!("proxy-authorization: basic {login}").to_ascii_lowercase();
-        Self::serve("http", move |stream| meet_http(stream, expected.clone())).await
+        Self::serve("http", move |stream| accept_http(stream, expected.clone())).await
     }
 
     /// A SOCKS5 proxy (RFC 1928, RFC 1929).
     pub async fn socks5(user: &str, password: &str) -> io::Result<Self> {
         let login = (user.to_owned(), password.to_owned());
-        Self::serve("socks5", move |stream| meet_socks5(stream, login.clone())).await
+        Self::serve("socks5", move |stream| accept_socks5(stream, login.clone())).await
     }
 
-    async fn serve<F: Future<Output = Met> + Send>(
+    async fn serve<F: Future<Output = Accepted> + Send>(
         scheme: &str,
         meet: impl Fn(TcpStream) -> F + Send + Sync + 'static,
     ) -> io::Result<Self> {
@@ -67,7 +67,7 @@ impl TestProxy {
     }
 }
 
-async fn meet_http(mut stream: TcpStream, expected: String) -> Met {
+async fn accept_http(mut stream: TcpStream, expected: String) -> Accepted {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         if stream.read_buf(&mut head).await? == 0 {
@@ -90,7 +90,7 @@ async fn meet_http(mut stream: TcpStream, expected: String) -> Met {
     Ok(Some((stream, server)))
 }
 
-async fn meet_socks5(mut stream: TcpStream, expected: (String, String)) -> Met {
+async fn accept_socks5(mut stream: TcpStream, expected: (String, String)) -> Accepted {
     let version = stream.read_u8().await?;
     let methods = text(&mut stream).await?;
     if version != 5 || !methods.contains('\u{2}') {

@@ -24,7 +24,7 @@ use crate::metrics::JobMetrics;
 use crate::notifications::{Notifications, SeenJob};
 use crate::orphans::Orphans;
 use crate::pull::{Limits, Pull};
-use crate::pull_request::LookAtPullRequest;
+use crate::pull_request::PullRequestWorker;
 use crate::reaped::ReapedJobs;
 use crate::sleep::Sleep;
 use crate::tasks::{TaskEnded, Tasks};
@@ -201,7 +201,7 @@ fn workers(context: &Context, config: &JobsConfig, metrics: &JobMetrics) -> Work
         Box::new(Move(pull.clone())),
         Box::new(FixFolderMetadata(pull.clone())),
         Box::new(Orphans(pull.clone())),
-        Box::new(LookAtPullRequest {
+        Box::new(PullRequestWorker {
             pull: pull.clone(),
             public_url: context.settings.operator().provisioning_server_public_url.clone(),
             comment_each: context.settings.operator().pull_request_comment_each,

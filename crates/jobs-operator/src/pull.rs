@@ -29,7 +29,7 @@ use windlass_git::Revision;
 use windlass_lease_queue::history_name;
 use windlass_lease_queue::progress::ResourceResult;
 use windlass_repository::{Opened, Opener};
-use windlass_resources::{Clients, Context, OnResult, TakeOver, apply};
+use windlass_resources::{Clients, OnResult, SyncContext, TakeOver, apply};
 use windlass_runtime::Clock;
 
 use self::observe::{Mode, Observed};
@@ -159,7 +159,7 @@ impl Pull {
         let previous = Unsynced::of_status(repository);
         let observed = observe::observe(&opened, request, repository, &previous).await?;
         request.progress.revision(observed.revision.as_str());
-        let context = Context::for_repository(repository);
+        let context = SyncContext::for_repository(repository);
         let sync = Sync { pull: self, request, repository, context, opened, observed, previous };
         let timing = Timing::begin(&*self.clock);
         let planned = match sync.observed.mode {
@@ -179,7 +179,7 @@ struct Sync<'a> {
     pull: &'a Pull,
     request: &'a PullRequest<'a>,
     repository: &'a Repository,
-    context: Context,
+    context: SyncContext,
     opened: Opened,
     observed: Observed,
     /// What the last pull left out.

@@ -15,10 +15,10 @@ use windlass_git::{Revision, Tree};
 use windlass_github::{ChangedFile, ErrorKind, FileChange, GithubError, PullRequest};
 use windlass_repository::{GithubRepository, Opened, prefix};
 use windlass_resources::ignore_file::IgnoreFile;
-use windlass_resources::{Context, Preview};
+use windlass_resources::{Preview, SyncContext};
 
 use self::comment::{Comment, Footer};
-use self::look::{Changed, Looking};
+use self::look::{Changed, FileLook};
 use crate::metrics::JobMetrics;
 use crate::pull::Pull;
 use crate::worker::{JobContext, JobError, Worker};
@@ -31,7 +31,7 @@ const MAX_LISTED: usize = 3_000;
 const MAX_ROUNDS: usize = 5;
 
 /// Runs `pr` jobs.
-pub(crate) struct LookAtPullRequest {
+pub(crate) struct PullRequestWorker {
     pub(crate) pull: Pull,
     /// The URL that people open this server at; empty where there is none to link to.
     pub(crate) public_url: String,
@@ -41,7 +41,7 @@ pub(crate) struct LookAtPullRequest {
 }
 
 #[async_trait]
-impl Worker for LookAtPullRequest {
+impl Worker for PullRequestWorker {
     fn name(&self) -> &'static str {
         "pr"
     }
@@ -92,7 +92,7 @@ struct Look {
 
 /// One look at the pull request.
 struct Round<'a> {
-    worker: &'a LookAtPullRequest,
+    worker: &'a PullRequestWorker,
     job: &'a JobContext,
     repository: &'a Repository,
     options: &'a PullRequestJobOptions,
@@ -134,8 +134,8 @@ impl Round<'_> {
         changed.truncate(MAX_FILES);
         progress.total(changed.len());
         let base = self.base(&changed, folder).await?;
-        let context = Context::for_repository(self.repository);
-        let looking = Looking {
+        let context = SyncContext::for_repository(self.repository);
+        let looking = FileLook {
             opened: &self.opened,
             preview: Preview::new(&self.worker.pull.clients, &context),
             context,

@@ -283,7 +283,7 @@ pub use remote::{
 };
 pub use render::{Edge, NodeView, TreeView};
 pub use resource::{FIELD_MANAGER, HASH, OWNER, Readiness, Resource, readiness};
-pub use scope::{Cluster, DeletionPolicy, Memory, Owner, Scope, Sight, Watches};
+pub use scope::{Cluster, DeletionPolicy, Memory, Observation, Owner, Scope, Watches};
 pub use tree::{BuildError, NodeState, Observer, State, Tree};
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ impl Scope {
 
 /// What a watch says of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum Observation {
     /// Nothing: its kind is not watched, or not listed yet.
     Unknown,
     /// It is not there.
@@ -179,7 +179,7 @@ pub enum Sight {
 /// Tells of objects as a watch sees them.
 pub trait Watches: Send + Sync {
     /// What is known of an object.
-    fn sight(&self, object: &WakeOn) -> Sight;
+    fn sight(&self, object: &WakeOn) -> Observation;
 
     /// Visits the owner again when the object, which is on this cluster, changes.
     fn follow(&self, cluster: &Cluster, object: &WakeOn);
@@ -226,13 +226,15 @@ pub(crate) struct Applied {
 
 impl Applied {
     /// Whether a watch says nothing else, or has not heard of it yet.
-    fn is_in(&self, sight: &Sight, changes: impl FnOnce() -> Option<u64>) -> bool {
+    fn is_in(&self, sight: &Observation, changes: impl FnOnce() -> Option<u64>) -> bool {
         let may_be_behind = || self.at.elapsed() < BEHIND;
         match sight {
-            Sight::Version(version) if *version == self.version => true,
-            Sight::Version(version) => may_be_behind() && windlass_runtime::is_older(version, &self.version),
-            Sight::Absent => self.changes.is_some() && may_be_behind() && changes() == self.changes,
-            Sight::Unknown => false,
+            Observation::Version(version) if *version == self.version => true,
+            Observation::Version(version) => {
+                may_be_behind() && windlass_runtime::is_older(version, &self.version)
+            }
+            Observation::Absent => self.changes.is_some() && may_be_behind() && changes() == self.changes,
+            Observation::Unknown => false,
         }
     }
 }
@@ -278,11 +280,11 @@ impl Memory {
 
     /// Whether a watch says that the object is not there.
     pub(crate) fn is_absent(&self, object: &WakeOn) -> bool {
-        self.sight(object) == Sight::Absent
+        self.sight(object) == Observation::Absent
     }
 
-    fn sight(&self, object: &WakeOn) -> Sight {
-        self.watches.as_ref().map_or(Sight::Unknown, |watches| watches.sight(object))
+    fn sight(&self, object: &WakeOn) -> Observation {
+        self.watches.as_ref().map_or(Observation::Unknown, |watches| watches.sight(object))
     }
 
     /// An object that somebody else writes, and whose changes wake the owner; `None` if it is not there. What the watch says

@@ -42,17 +42,17 @@ use crate::turns::Turns;
 
 type Api = State<Arc<RepositoryApi>>;
 /// Where a file is.
-pub(crate) type Where = Result<Path<Target>, PathRejection>;
+pub(crate) type TargetPath = Result<Path<Target>, PathRejection>;
 /// What a query says.
-pub(crate) type Asked = Result<Query<BTreeMap<String, String>>, QueryRejection>;
-type Who = Option<Extension<Caller>>;
+pub(crate) type RawQuery = Result<Query<BTreeMap<String, String>>, QueryRejection>;
+type OptionalCaller = Option<Extension<Caller>>;
 
 /// Every file, or every one below a folder.
 pub(crate) async fn list(
     State(state): Api,
-    target: Where,
-    query: Asked,
-    caller: Who,
+    target: TargetPath,
+    query: RawQuery,
+    caller: OptionalCaller,
 ) -> Result<Response, Refusal> {
     let (target, options) = (target_of(target)?, options_of(query)?);
     target.admit(&state, caller.as_ref(), ("get", "files")).await?;
@@ -62,9 +62,9 @@ pub(crate) async fn list(
 /// One file, or every one below a folder.
 pub(crate) async fn read(
     State(state): Api,
-    target: Where,
-    query: Asked,
-    caller: Who,
+    target: TargetPath,
+    query: RawQuery,
+    caller: OptionalCaller,
 ) -> Result<Response, Refusal> {
     let (target, options) = (target_of(target)?, options_of(query)?);
     let caller = target.admit(&state, caller.as_ref(), ("get", "files")).await?;
@@ -75,9 +75,9 @@ pub(crate) async fn read(
 pub(crate) async fn create(
     State(state): Api,
     Extension(turns): Extension<Turns>,
-    target: Where,
-    query: Asked,
-    caller: Who,
+    target: TargetPath,
+    query: RawQuery,
+    caller: OptionalCaller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -91,9 +91,9 @@ pub(crate) async fn create(
 pub(crate) async fn update(
     State(state): Api,
     Extension(turns): Extension<Turns>,
-    target: Where,
-    query: Asked,
-    caller: Who,
+    target: TargetPath,
+    query: RawQuery,
+    caller: OptionalCaller,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -106,9 +106,9 @@ pub(crate) async fn update(
 pub(crate) async fn delete(
     State(state): Api,
     Extension(turns): Extension<Turns>,
-    target: Where,
-    query: Asked,
-    caller: Who,
+    target: TargetPath,
+    query: RawQuery,
+    caller: OptionalCaller,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let (target, options) = (target_of(target)?, options_of(query)?);
@@ -117,13 +117,13 @@ pub(crate) async fn delete(
     write.run(state, turns, Body::empty()).await
 }
 
-pub(crate) fn target_of(target: Where) -> Result<Target, Refusal> {
+pub(crate) fn target_of(target: TargetPath) -> Result<Target, Refusal> {
     let Path(target) = target
         .map_err(|error| status::bad_request(format!("the path cannot be decoded: {}", error.body_text())))?;
     Ok(target)
 }
 
-pub(crate) fn options_of(query: Asked) -> Result<Options, Refusal> {
+pub(crate) fn options_of(query: RawQuery) -> Result<Options, Refusal> {
     let Query(query) = query.map_err(|error| status::bad_request(error.body_text()))?;
     Options::parse(&query)
 }

@@ -11,7 +11,7 @@ use windlass_api::{FileItem, FileList, Repository, repositories, status};
 use windlass_auth::Caller;
 
 use crate::answer::Refusal;
-use crate::files::{Asked, Place, item, options_of};
+use crate::files::{Place, RawQuery, item, options_of};
 use crate::refs::branches;
 use crate::request::Target;
 use crate::state::RepositoryApi;
@@ -21,7 +21,7 @@ use crate::test::meant;
 pub(crate) async fn list(
     State(state): State<Arc<RepositoryApi>>,
     Path(target): Path<Target>,
-    query: Asked,
+    query: RawQuery,
     caller: Option<Extension<Caller>>,
     body: Body,
 ) -> Result<Response, Refusal> {

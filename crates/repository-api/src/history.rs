@@ -12,7 +12,7 @@ use windlass_git::{HistoryCommit, HistoryQuery, ObjectId, Revision};
 use windlass_repository::{Versioned, prefix};
 
 use crate::answer::Refusal;
-use crate::files::{Asked, FilePath, Place, Where, options_of, target_of};
+use crate::files::{FilePath, Place, RawQuery, TargetPath, options_of, target_of};
 use crate::state::RepositoryApi;
 
 /// Commits of a page when the request does not say.
@@ -27,8 +27,8 @@ const LOOKED_AT: usize = 100;
 /// were asked for and still not be the last.
 pub(crate) async fn list(
     State(state): State<Arc<RepositoryApi>>,
-    target: Where,
-    query: Asked,
+    target: TargetPath,
+    query: RawQuery,
     caller: Option<Extension<Caller>>,
 ) -> Result<Response, Refusal> {
     let target = target_of(target)?;

@@ -43,7 +43,7 @@ impl fmt::Display for BringUp {
             finalizers.map(|names| format!("add finalizers: {names}")),
             self.token.map(|why| format!("get a token: {why}")),
             self.inspection.map(|why| format!("ask the server about it: {why}")),
-            self.webhook.map(|why| format!("tend the webhook: {why}")),
+            self.webhook.map(|why| format!("check the webhook: {why}")),
         ];
         f.write_str(&lines.into_iter().flatten().collect::<Vec<_>>().join("\n"))
     }

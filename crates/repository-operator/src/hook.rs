@@ -1,13 +1,13 @@
 //! The webhook at GitHub: made, adopted, kept as it should be, its secret changed from time to time, made again when
 //! somebody deleted it, removed with the repository. Grafana: `controller/webhook.go`.
 //!
-//! What is wanted is decided here, and is pure; `tend.rs` does it. Whatever fails is said in the condition `Webhook` with
+//! What is wanted is decided here, and is pure; `check.rs` does it. Whatever fails is said in the condition `Webhook` with
 //! what to do about it, and stands in nobody's way: without a hook a repository is polled.
 
+mod check;
 mod failure;
 mod missed;
 mod secret;
-mod tend;
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use windlass_api::conditions::reasons;
 use windlass_api::{GROUP, Repository, RepositoryType, VERSION, WebhookStatus};
 use windlass_github::Hook;
 
+pub(crate) use self::check::{provision, remove};
 pub(crate) use self::failure::CleanUpError;
 pub(crate) use self::secret::own_name;
-pub(crate) use self::tend::{provision, remove};
 
 /// What the hook tells us of, sorted.
 const EVENTS: [&str; 2] = ["pull_request", "push"];

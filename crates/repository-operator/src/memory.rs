@@ -294,7 +294,7 @@ impl Memory {
     }
 
     /// The hook was looked at, and is again after that time. Answers whether `missed` is a delivery that nobody knew of.
-    pub(crate) fn hook_tended(
+    pub(crate) fn hook_checked(
         &self,
         key: &ObjectKey,
         generation: Option<i64>,

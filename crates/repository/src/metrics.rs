@@ -111,9 +111,9 @@ impl Operations {
         let (told, reader) = (Arc::clone(self), opened.reader);
         let writer = opened.writer.map(|writer| {
             let told = Arc::clone(self);
-            Arc::new(ToldWriter { told, writer }) as Arc<dyn Writer>
+            Arc::new(MeteredWriter { told, writer }) as Arc<dyn Writer>
         });
-        Opened { reader: Arc::new(ToldReader { told, reader }), writer, ..opened }
+        Opened { reader: Arc::new(MeteredReader { told, reader }), writer, ..opened }
     }
 
     fn ended(&self, operation: &'static str, files: usize, success: bool, began: Instant) {
@@ -134,13 +134,13 @@ impl Operations {
     }
 }
 
-struct ToldReader {
+struct MeteredReader {
     told: Arc<Operations>,
     reader: Arc<dyn Reader>,
 }
 
 #[async_trait]
-impl Reader for ToldReader {
+impl Reader for MeteredReader {
     fn name(&self) -> &str {
         self.reader.name()
     }
@@ -185,13 +185,13 @@ impl Reader for ToldReader {
     }
 }
 
-struct ToldWriter {
+struct MeteredWriter {
     told: Arc<Operations>,
     writer: Arc<dyn Writer>,
 }
 
 #[async_trait]
-impl Writer for ToldWriter {
+impl Writer for MeteredWriter {
     fn limits(&self) -> &Limits {
         self.writer.limits()
     }

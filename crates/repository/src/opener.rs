@@ -64,14 +64,14 @@ impl Opener {
     /// Opens `repository`, its token read from the Secret that `secure.token.name` names, through `core`. Nothing is
     /// sent to the repository's server yet.
     pub async fn open(&self, core: &Client, repository: &Repository) -> Result<Opened, OpenError> {
-        let opened = self.open_untold(core, repository).await?;
+        let opened = self.open_unmetered(core, repository).await?;
         Ok(match &self.operations {
             Some(operations) => operations.of(opened),
             None => opened,
         })
     }
 
-    async fn open_untold(&self, core: &Client, repository: &Repository) -> Result<Opened, OpenError> {
+    async fn open_unmetered(&self, core: &Client, repository: &Repository) -> Result<Opened, OpenError> {
         let spec = &repository.spec;
         if spec.kind == RepositoryType::Local {
             let folder = self.folders.open(&self.local_path(spec));

@@ -28,7 +28,7 @@ use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 use crate::parse::{self, ParseContext};
 use crate::plan::{Deletion, Existing, FolderAction, FolderWrite, Plan, Target};
 use crate::wire;
-use crate::{Clients, Context, FOLDER, Managed, managed, paths};
+use crate::{Clients, FOLDER, Managed, SyncContext, managed, paths};
 
 /// Files that are read and parsed ahead of being written: this many, or this many bytes.
 const BATCH_FILES: usize = 64;
@@ -69,7 +69,7 @@ pub struct Job {
     /// Where objects are written to.
     pub clients: Clients,
     /// Whose files these are.
-    pub context: Context,
+    pub context: SyncContext,
     /// How.
     pub options: Options,
     /// Looked at before every write: once cancelled, nothing more is written.

@@ -42,7 +42,7 @@ impl Clients {
 
 /// The repository whose files are applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context {
+pub struct SyncContext {
     /// Namespace of the repository and of everything that it manages.
     pub namespace: String,
     /// Name of the repository; the manager's identity.
@@ -53,7 +53,7 @@ pub struct Context {
     pub target: SyncTarget,
 }
 
-impl Context {
+impl SyncContext {
     /// The context of a repository object. Without a target, files go into a folder of the repository's own.
     pub fn for_repository(repository: &Repository) -> Self {
         Self {

@@ -13,7 +13,7 @@ use crate::objects::{Effect, Objects, TakeOver, WriteError};
 use crate::outcome::{Action, Failure, ItemResult, MayWrite, OnResult, Reason};
 use crate::paths::{depth, is_below};
 use crate::wire;
-use crate::{Clients, Context, ManagedItem};
+use crate::{Clients, ManagedItem, SyncContext};
 
 /// What releasing and removing need.
 #[derive(Clone)]
@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
             .complete(&job.repository, |_| true)?;
         let objects = Objects {
             clients: job.clients.clone(),
-            context: Context {
+            context: SyncContext {
                 namespace: job.namespace.clone(),
                 repository: job.repository.clone(),
                 title: String::new(),

@@ -11,7 +11,7 @@ use crate::names::{base, folder_id};
 use crate::parse::{self, FileError};
 use crate::paths::{self, Class, FOLDER_METADATA, depth, parent};
 use crate::plan::Notice;
-use crate::{Context, Failure, Managed, ManagedItem, Reason};
+use crate::{Failure, Managed, ManagedItem, Reason, SyncContext};
 
 /// What the `_folder.json` files of a tree say, by directory.
 #[derive(Debug, Clone, Default)]
@@ -48,7 +48,7 @@ pub async fn read_metadata(
     reader: &dyn Reader,
     tree: &Tree,
     managed: &Managed,
-    context: &Context,
+    context: &SyncContext,
     cancel: &CancellationToken,
 ) -> Result<Metadata, ReadError> {
     let mut stated = BTreeMap::new();
@@ -109,7 +109,7 @@ pub async fn holding(
     reader: &dyn Reader,
     tree: &Tree,
     path: &str,
-    context: &Context,
+    context: &SyncContext,
     cancel: &CancellationToken,
 ) -> Result<Option<String>, ReadError> {
     let managed = Managed::default();
@@ -152,7 +152,7 @@ pub(crate) fn resolve(
     directories: &BTreeSet<String>,
     metadata: &Metadata,
     managed: &Managed,
-    context: &Context,
+    context: &SyncContext,
 ) -> Folders {
     let by_path: HashMap<&str, &ManagedItem> =
         managed.folders.iter().map(|folder| (folder.path.as_str(), folder)).collect();

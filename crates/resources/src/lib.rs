@@ -49,7 +49,7 @@ mod wire;
 #[cfg(test)]
 mod test_reader;
 
-pub use self::context::{Clients, Context};
+pub use self::context::{Clients, SyncContext};
 pub use self::discovery::{FurtherKinds, Kinds};
 pub use self::kinds::{DASHBOARD, FOLDER, Kind, KindNames};
 pub use self::managed::{ListError, Managed, ManagedItem, list_resources};

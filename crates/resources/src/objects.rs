@@ -29,7 +29,7 @@ use crate::folders::Folder;
 use crate::parse::ParsedResource;
 use crate::plan::FolderAction;
 use crate::wire::{self, Collection};
-use crate::{Clients, Context, FOLDER, Failure, Kind, Reason};
+use crate::{Clients, FOLDER, Failure, Kind, Reason, SyncContext};
 
 /// Rounds of look and write before it is reported that the object keeps changing.
 const ATTEMPTS: usize = 6;
@@ -84,7 +84,7 @@ pub type TakeOver = Arc<BTreeSet<(Kind, String)>>;
 #[derive(Clone)]
 pub(crate) struct Objects {
     pub(crate) clients: Clients,
-    pub(crate) context: Context,
+    pub(crate) context: SyncContext,
     pub(crate) dry_run: bool,
     /// How long tries of the requests of one change may begin.
     pub(crate) timeout: Duration,

@@ -18,7 +18,7 @@ pub use self::error::FileError;
 pub use self::format::{MAX_DOCUMENTS, MAX_NESTING};
 pub(crate) use self::parts::{Part, parts};
 use crate::paths::Format;
-use crate::{Context, DASHBOARD, FOLDER, Kind, Kinds, digest, names, paths};
+use crate::{DASHBOARD, FOLDER, Kind, Kinds, SyncContext, digest, names, paths};
 
 /// Label that Grafana keeps for its own use; it belongs to one instance and is never carried over.
 pub(crate) const INTERNAL_ID: &str = "grafana.app/deprecatedInternalID";
@@ -42,7 +42,7 @@ const MAX_OBJECT_NAME: usize = 253;
 #[derive(Debug, Clone, Copy)]
 pub struct ParseContext<'a> {
     /// The repository.
-    pub context: &'a Context,
+    pub context: &'a SyncContext,
     /// Name of the folder that the object goes into.
     pub folder: Option<&'a str>,
     /// Hash of the file.
@@ -326,7 +326,7 @@ fn push_json_string(out: &mut String, text: &str) {
     out.push_str(&serde_json::Value::from(text).to_string());
 }
 
-fn check_namespace(namespace: Option<&str>, context: &Context) -> Result<(), FileError> {
+fn check_namespace(namespace: Option<&str>, context: &SyncContext) -> Result<(), FileError> {
     match namespace {
         Some(found) if !found.is_empty() && found != context.namespace => {
             Err(FileError::Namespace { found: found.to_owned(), wanted: context.namespace.clone() })
@@ -356,7 +356,7 @@ pub(crate) struct FolderDocument {
 }
 
 /// Reads a `_folder.json`: a Folder whose name and title are kept, wherever its directory goes.
-pub(crate) fn folder(bytes: &[u8], context: &Context) -> Result<FolderDocument, FileError> {
+pub(crate) fn folder(bytes: &[u8], context: &SyncContext) -> Result<FolderDocument, FileError> {
     #[derive(serde::Deserialize)]
     struct Spec {
         title: Option<String>,

@@ -18,7 +18,7 @@ pub use self::incremental::{Incremental, incremental};
 pub use self::notice::Notice;
 use crate::folders::Folder;
 use crate::paths::{Class, SkipReason, classify};
-use crate::{Context, Failure, Kind, ManagedItem, Reason};
+use crate::{Failure, Kind, ManagedItem, Reason, SyncContext};
 
 /// What a sync will do. The fields are phases, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -226,7 +226,7 @@ impl Deletion {
 }
 
 /// The look at the root folder that starts every sync into one.
-fn root(context: &Context) -> Option<FolderWrite> {
+fn root(context: &SyncContext) -> Option<FolderWrite> {
     let id = context.root_folder()?;
     Some(FolderWrite {
         folder: Folder {

@@ -21,7 +21,7 @@ pub(crate) const PROVIDER: &str = "InvalidProviderConfiguration";
 
 /// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum NextTry {
     /// It is tried again, later each time.
     Retry,
     /// It is tried again when what it waits for has changed, and after a fixed time.
@@ -39,7 +39,7 @@ pub(crate) struct Failure {
     pub(crate) reason: &'static str,
     /// What happened, and what to do, for people.
     pub(crate) message: String,
-    pub(crate) course: Course,
+    pub(crate) next_try: NextTry,
 }
 
 impl fmt::Display for Failure {
@@ -52,7 +52,7 @@ impl std::error::Error for Failure {}
 
 impl Failure {
     pub(crate) fn new(condition: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { condition, reason, message: message.into(), course: Course::Retry }
+        Self { condition, reason, message: message.into(), next_try: NextTry::Retry }
     }
 
     /// Of what Git is asked for.
@@ -67,12 +67,12 @@ impl Failure {
 
     /// Of what is put into the artifact.
     pub(crate) fn include(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { course: Course::Wait, ..Self::new(types::INCLUDE_UNAVAILABLE, reason, message) }
+        Self { next_try: NextTry::Wait, ..Self::new(types::INCLUDE_UNAVAILABLE, reason, message) }
     }
 
     #[must_use]
     pub(crate) fn stalled(self) -> Self {
-        Self { course: Course::Stall, ..self }
+        Self { next_try: NextTry::Stall, ..self }
     }
 
     /// Of whose work it is.

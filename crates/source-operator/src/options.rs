@@ -99,13 +99,13 @@ pub struct SourceArgs {
     #[arg(long, value_name = "DURATION")]
     pub leader_election_retry_period: Option<String>,
     #[command(flatten)]
-    meaningless: Meaningless,
+    ignored_flags: IgnoredFlags,
 }
 
 /// Flags of Flux's for what there is not here, or goes by itself. They are taken, so that its Deployment needs another image
 /// alone, and told in a line of log each.
 #[derive(Clone, Debug, Default, clap::Args)]
-struct Meaningless {
+struct IgnoredFlags {
     #[arg(long, hide = true)]
     helm_index_max_size: Option<String>,
     #[arg(long, hide = true)]
@@ -134,7 +134,7 @@ struct Meaningless {
     leader_election_release_on_cancel: Option<String>,
 }
 
-impl Meaningless {
+impl IgnoredFlags {
     /// A line for each that was given.
     fn notices(&self) -> Vec<String> {
         let helm = "charts are not made here";
@@ -208,7 +208,7 @@ impl From<SourceArgs> for Start {
             ("operator", "leader_election_renew_deadline", args.leader_election_renew_deadline),
             ("operator", "leader_election_retry_period", args.leader_election_retry_period),
         ]);
-        Self { notices: args.meaningless.notices(), ..start }
+        Self { notices: args.ignored_flags.notices(), ..start }
     }
 }
 

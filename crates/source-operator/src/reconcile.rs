@@ -14,10 +14,10 @@ use windlass_telemetry::{ErrorChain, traced};
 use crate::apply::{Done, apply};
 use crate::calls::CALL;
 use crate::controller::{Controller, KIND};
-use crate::failure::{Course, types};
+use crate::failure::{NextTry, types};
 use crate::metrics::stage;
 use crate::observe::{Observed, observe};
-use crate::status::{Outcome, conclude, now, write};
+use crate::status::{PassOutcome, conclude, now, write};
 use crate::validate::interval;
 
 /// Brings one source forward and says when to look at it again. Failures are logged here, once.
@@ -54,7 +54,7 @@ async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, CallE
     let object = add_finalizers(&api, &*observed.object, &held, CALL).await?;
     observed.object = Arc::new(object);
     let outcome = work(controller, key, &observed).await;
-    if controller.cancel.is_cancelled() && matches!(outcome, Outcome::Failed { .. }) {
+    if controller.cancel.is_cancelled() && matches!(outcome, PassOutcome::Failed { .. }) {
         // It was cut short, which says nothing about the source.
         return Ok(Requeue::Backoff);
     }
@@ -64,17 +64,17 @@ async fn pass(controller: &Controller, key: &ObjectKey) -> Result<Requeue, CallE
     Ok(next(controller, &observed, &outcome))
 }
 
-async fn work(controller: &Controller, key: &ObjectKey, observed: &Observed) -> Outcome {
+async fn work(controller: &Controller, key: &ObjectKey, observed: &Observed) -> PassOutcome {
     if observed.object.spec.suspend {
-        return Outcome::Suspended;
+        return PassOutcome::Suspended;
     }
     let done = match &observed.collected {
         Ok(()) => apply(controller, key, observed).await,
         Err(failure) => Err(failure.clone()),
     };
     match done {
-        Ok(done) => Outcome::Stored(done),
-        Err(failure) => Outcome::Failed { failure, stored: observed.stored },
+        Ok(done) => PassOutcome::Stored(done),
+        Err(failure) => PassOutcome::Failed { failure, stored: observed.stored },
     }
 }
 
@@ -100,12 +100,12 @@ fn tell(
     key: &ObjectKey,
     after: &GitRepository,
     observed: &Observed,
-    outcome: &Outcome,
+    outcome: &PassOutcome,
 ) {
     let (notifier, before) = (&controller.notifier, &observed.object.status);
     match outcome {
-        Outcome::Suspended => {}
-        Outcome::Stored(Done { artifact, made, .. }) => {
+        PassOutcome::Suspended => {}
+        PassOutcome::Stored(Done { artifact, made, .. }) => {
             let failing = [types::FETCH_FAILED, types::STORAGE_FAILED, types::INCLUDE_UNAVAILABLE];
             let is_recovered = failing.iter().any(|kind| conditions::is_true(&before.conditions, kind));
             let is_new = before.artifact.as_ref().is_none_or(|known| known.digest != artifact.digest);
@@ -125,27 +125,27 @@ fn tell(
                 notifier.trace(after, "GitOperationSucceeded", &text);
             }
         }
-        Outcome::Failed { failure, .. } => {
+        PassOutcome::Failed { failure, .. } => {
             controller.metrics.failed(failure.reason);
             tracing::warn!(source = %key, reason = failure.reason, failure.message, "no artifact was made");
-            match failure.course {
-                Course::Wait => notifier.trace(after, failure.reason, &failure.message),
+            match failure.next_try {
+                NextTry::Wait => notifier.trace(after, failure.reason, &failure.message),
                 _ => notifier.warn(after, failure.reason, &failure.message),
             }
         }
     }
 }
 
-fn next(controller: &Controller, observed: &Observed, outcome: &Outcome) -> Requeue {
+fn next(controller: &Controller, observed: &Observed, outcome: &PassOutcome) -> Requeue {
     let jitter = f64::from(controller.settings.interval_jitter_percentage) / 100.0;
     let interval = interval(&observed.object.spec);
     match outcome {
-        Outcome::Suspended => Requeue::No,
-        Outcome::Stored(_) => Requeue::After(jittered(interval, jitter, rand::rng().random())),
-        Outcome::Failed { failure, .. } => match failure.course {
-            Course::Retry => Requeue::Backoff,
-            Course::Wait => Requeue::After(controller.settings.requeue_dependency),
-            Course::Stall => Requeue::No,
+        PassOutcome::Suspended => Requeue::No,
+        PassOutcome::Stored(_) => Requeue::After(jittered(interval, jitter, rand::rng().random())),
+        PassOutcome::Failed { failure, .. } => match failure.next_try {
+            NextTry::Retry => Requeue::Backoff,
+            NextTry::Wait => Requeue::After(controller.settings.requeue_dependency),
+            NextTry::Stall => Requeue::No,
         },
     }
 }

@@ -14,7 +14,7 @@ use crate::apply::Done;
 use crate::calls::CALL;
 use crate::conditions::is_known;
 use crate::controller::Controller;
-use crate::failure::{Course, Failure, types};
+use crate::failure::{Failure, NextTry, types};
 
 /// The longest message that a condition takes, in characters.
 const MAX_MESSAGE: usize = 32_768;
@@ -32,7 +32,7 @@ const ORDER: [&str; 8] = [
 
 /// How a pass ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum PassOutcome {
     /// The artifact is what is wanted.
     Stored(Done),
     /// Nothing was looked at.
@@ -47,7 +47,7 @@ pub(crate) fn now(controller: &Controller) -> Timestamp {
 }
 
 /// The status after a pass over `object`.
-pub(crate) fn conclude(object: &GitRepository, outcome: &Outcome, now: Timestamp) -> GitRepositoryStatus {
+pub(crate) fn conclude(object: &GitRepository, outcome: &PassOutcome, now: Timestamp) -> GitRepositoryStatus {
     let before = &object.status;
     let generation = object.metadata.generation;
     let mut after = before.clone();
@@ -56,14 +56,14 @@ pub(crate) fn conclude(object: &GitRepository, outcome: &Outcome, now: Timestamp
     }
     let mut say = Conditions::new(generation, now, &before.conditions);
     match outcome {
-        Outcome::Suspended => {
+        PassOutcome::Suspended => {
             after.conditions.retain(|condition| condition.type_ != types::STALLED);
             if !after.conditions.is_empty() {
                 after.observed_generation = generation;
             }
             return after;
         }
-        Outcome::Stored(done) => {
+        PassOutcome::Stored(done) => {
             let message = format!("stored artifact for revision '{}'", done.artifact.revision);
             say.set(types::READY, "True", "Succeeded", &message);
             say.set(types::ARTIFACT_IN_STORAGE, "True", "Succeeded", &message);
@@ -81,8 +81,8 @@ pub(crate) fn conclude(object: &GitRepository, outcome: &Outcome, now: Timestamp
                 say.set(types::SOURCE_VERIFIED, "True", "Succeeded", &verified.message);
             }
         }
-        Outcome::Failed { failure, stored } => {
-            if failure.course == Course::Stall {
+        PassOutcome::Failed { failure, stored } => {
+            if failure.next_try == NextTry::Stall {
                 say.set(types::STALLED, "True", failure.reason, &failure.message);
                 after.observed_generation = generation;
             } else {
@@ -181,7 +181,7 @@ mod tests {
         object
     }
 
-    fn done(revision: &str) -> Outcome {
+    fn done(revision: &str) -> PassOutcome {
         let artifact = Artifact {
             path: "a/b/c/d".to_owned(),
             url: "http://x/a/b/c/d".to_owned(),
@@ -191,7 +191,7 @@ mod tests {
             size: Some(1),
             metadata: [].into(),
         };
-        Outcome::Stored(Done { artifact, included: Vec::new(), verified: None, made: true })
+        PassOutcome::Stored(Done { artifact, included: Vec::new(), verified: None, made: true })
     }
 
     fn shown(status: &GitRepositoryStatus) -> Vec<String> {
@@ -219,16 +219,16 @@ mod tests {
     #[test]
     fn a_status_says_how_the_pass_ended_and_since_when() {
         let mut object = object();
-        let mut step = |outcome: &Outcome, second| {
+        let mut step = |outcome: &PassOutcome, second| {
             object.status = conclude(&object, outcome, at(second));
             check(&object, &object.status);
             (shown(&object.status), object.status.clone())
         };
-        let failed = |course, stored| Outcome::Failed {
-            failure: Failure { course, ..Failure::fetch("GitOperationFailed", "no\nway") },
+        let failed = |next_try, stored| PassOutcome::Failed {
+            failure: Failure { next_try, ..Failure::fetch("GitOperationFailed", "no\nway") },
             stored,
         };
-        let (lines, status) = step(&failed(Course::Retry, false), 10);
+        let (lines, status) = step(&failed(NextTry::Retry, false), 10);
         assert_eq!(
             lines,
             [
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(status.observed_generation, Some(3));
         let (lines, _) = step(&done("main@sha1:1"), 30);
         assert_eq!(lines, ["Ready=True Succeeded 20", "ArtifactInStorage=True Succeeded 20"]);
-        let (lines, status) = step(&failed(Course::Stall, true), 40);
+        let (lines, status) = step(&failed(NextTry::Stall, true), 40);
         assert_eq!(
             lines,
             [
@@ -255,7 +255,7 @@ mod tests {
             ]
         );
         assert!(status.artifact.is_some(), "it is served still");
-        let (lines, _) = step(&failed(Course::Wait, false), 50);
+        let (lines, _) = step(&failed(NextTry::Wait, false), 50);
         assert_eq!(lines.len(), 3);
         let (lines, status) = step(&done("main@sha1:2"), 60);
         assert_eq!(lines[0], "Ready=True Succeeded 60");
@@ -269,7 +269,7 @@ mod tests {
         let annotation = (windlass_api::flux::REQUESTED_AT.to_owned(), "now".to_owned());
         object.metadata.annotations = Some([annotation].into());
         object.metadata.generation = Some(4);
-        let status = conclude(&object, &Outcome::Suspended, at(2));
+        let status = conclude(&object, &PassOutcome::Suspended, at(2));
         assert_eq!(status.last_handled_reconcile_at.as_deref(), Some("now"));
         assert_eq!((status.observed_generation, status.conditions), (Some(4), object.status.conditions));
     }

@@ -20,7 +20,7 @@ pub(crate) async fn sweep(controller: &Controller) {
     let mut marked: Option<Instant> = None;
     loop {
         interval.tick().await;
-        controller.upstreams.let_go().await;
+        controller.upstreams.drop_unused_trees().await;
         let unused = controller.settings.artifact_retention_ttl;
         if let Err(failure) = controller.builder.blocking(move |store| store.sweep(unused)).await {
             tracing::warn!(failure.message, "failed to remove contents that nobody uses");

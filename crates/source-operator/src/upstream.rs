@@ -193,7 +193,7 @@ impl Upstream {
         Ok(tree)
     }
 
-    async fn let_go(&self) {
+    async fn drop_unused_tree(&self) {
         let mut held = self.tree.lock().await;
         if held.as_ref().is_some_and(|(_, since, _)| since.elapsed() > TREE_LASTS) {
             *held = None;
@@ -202,11 +202,11 @@ impl Upstream {
 }
 
 impl Upstreams {
-    /// Lets go of trees that nobody asked for lately.
-    pub(crate) async fn let_go(&self) {
+    /// Drops trees that nobody asked for lately.
+    pub(crate) async fn drop_unused_trees(&self) {
         let all: Vec<Arc<Upstream>> = lock(&self.known).values().cloned().collect();
         for upstream in all {
-            upstream.let_go().await;
+            upstream.drop_unused_tree().await;
         }
     }
 }

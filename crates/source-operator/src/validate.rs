@@ -163,7 +163,7 @@ mod tests {
     use windlass_api::flux::{GitRepositoryInclude, LocalReference};
 
     use super::*;
-    use crate::failure::Course;
+    use crate::failure::NextTry;
 
     fn spec(url: &str) -> GitRepositorySpec {
         GitRepositorySpec { url: url.to_owned(), interval: "1m".to_owned(), ..GitRepositorySpec::default() }
@@ -179,7 +179,7 @@ mod tests {
             ("ssh:///a/b", "URLInvalid"),
         ] {
             let failure = validate(&spec(url), None, None).unwrap_err();
-            assert_eq!((failure.reason, failure.course), (reason, Course::Stall), "{url}");
+            assert_eq!((failure.reason, failure.next_try), (reason, NextTry::Stall), "{url}");
         }
         let valid = validate(&spec("https://u:p@host/a"), None, None).unwrap();
         assert_eq!(valid.url, "https://host/a");
@@ -194,7 +194,7 @@ mod tests {
             GitRepositorySpec { provider: Some("azure".to_owned()), ..spec("https://a/b") },
             GitRepositorySpec { provider: Some("aws".to_owned()), ..spec("https://a/b") },
         ] {
-            assert_eq!(validate(&spec, None, None).unwrap_err().course, Course::Stall, "{spec:?}");
+            assert_eq!(validate(&spec, None, None).unwrap_err().next_try, NextTry::Stall, "{spec:?}");
         }
     }
 

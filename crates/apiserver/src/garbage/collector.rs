@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::cleaning::PARALLEL;
 use super::graph::Graph;
-use super::item::{self, Item, Outcome};
+use super::item::{self, Item, Visit};
 use super::{definitions, namespaces};
 use crate::catalog::Snapshot;
 use crate::failure::Result;
@@ -70,7 +70,7 @@ struct Collector {
     unresolved: HashSet<String>,
     /// When kinds that could not be read are tried again.
     retry: Option<Instant>,
-    running: JoinSet<(String, Result<Outcome>)>,
+    running: JoinSet<(String, Result<Visit>)>,
 }
 
 /// What is to be looked at, each object once at a time.
@@ -297,23 +297,23 @@ impl Collector {
             self.running.spawn(async move {
                 let result = match inner.upgrade() {
                     Some(inner) => item::look_at(&inner, item).await,
-                    None => Ok(Outcome::Done),
+                    None => Ok(Visit::Done),
                 };
                 (uid, result)
             });
         }
     }
 
-    fn done(&mut self, uid: String, result: Result<Outcome>) {
+    fn done(&mut self, uid: String, result: Result<Visit>) {
         self.queue.running.remove(&uid);
         match result {
             Ok(outcome) => {
                 self.queue.failures.remove(&uid);
                 match outcome {
-                    Outcome::Done => {}
-                    Outcome::Again => self.queue.push(uid),
-                    Outcome::LookAt(uids) => uids.into_iter().for_each(|uid| self.queue.push(uid)),
-                    Outcome::Unresolved => {
+                    Visit::Done => {}
+                    Visit::Again => self.queue.push(uid),
+                    Visit::LookAt(uids) => uids.into_iter().for_each(|uid| self.queue.push(uid)),
+                    Visit::Unresolved => {
                         self.unresolved.insert(uid);
                     }
                 }

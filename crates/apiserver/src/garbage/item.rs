@@ -26,7 +26,7 @@ pub(super) struct Item {
 }
 
 /// What follows from having looked at an object.
-pub(super) enum Outcome {
+pub(super) enum Visit {
     Done,
     /// It was changed meanwhile.
     Again,
@@ -39,9 +39,9 @@ pub(super) enum Outcome {
 type Document = Map<String, Value>;
 
 /// Does with an object what its owners and its own deletion ask for.
-pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
+pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Visit> {
     let Some((served, object)) = find(inner, &item.node.key, &item.uid).await? else {
-        return Ok(Outcome::Done);
+        return Ok(Visit::Done);
     };
     let meta = Meta::of(&object);
     if meta.deletion_timestamp.is_some() {
@@ -51,17 +51,17 @@ pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
             wait_for_dependants(inner, &item).await
         } else {
             // It goes when its finalizers are gone, and then its dependants are looked at.
-            Ok(Outcome::Done)
+            Ok(Visit::Done)
         };
     }
     if meta.owner_references.is_empty() {
-        return Ok(Outcome::Done);
+        return Ok(Visit::Done);
     }
-    let Some(owners) = classify(inner, &object, &meta).await? else { return Ok(Outcome::Unresolved) };
+    let Some(owners) = classify(inner, &object, &meta).await? else { return Ok(Visit::Unresolved) };
     let writer = Writer::internal(inner, &served, &object.key);
     if owners.solid {
         if owners.absent.is_empty() && owners.waiting.is_empty() {
-            return Ok(Outcome::Done);
+            return Ok(Visit::Done);
         }
         let useless = [owners.absent, owners.waiting].concat();
         return change(&writer, &object, |document| drop_owners(document, &useless)).await;
@@ -76,22 +76,22 @@ pub(super) async fn look_at(inner: &Arc<Inner>, item: Item) -> Result<Outcome> {
     } else {
         // A circle: the owner waits for this one, which would wait for a dependant that waits already.
         if item.dependants.iter().any(|dependant| dependant.foreground)
-            && let Outcome::Again = change(&writer, &object, unblock).await?
+            && let Visit::Again = change(&writer, &object, unblock).await?
         {
-            return Ok(Outcome::Again);
+            return Ok(Visit::Again);
         }
         Dependants::Foreground
     };
-    let Some(current) = inner.store.get(&object.key).await? else { return Ok(Outcome::Done) };
+    let Some(current) = inner.store.get(&object.key).await? else { return Ok(Visit::Done) };
     // Only if its owners are still those that were judged.
     if Meta::of(&current).owner_references != meta.owner_references {
-        return Ok(Outcome::Again);
+        return Ok(Visit::Again);
     }
     let wanted = Deletion { uid: Some(item.uid), dependants: Some(dependants), ..Deletion::default() };
     match Box::pin(writer.delete_state(&current, &wanted)).await {
-        Ok(Some(_)) => Ok(Outcome::Done),
-        Ok(None) => Ok(Outcome::Again),
-        Err(failure) if failure.is_not_found() => Ok(Outcome::Done),
+        Ok(Some(_)) => Ok(Visit::Done),
+        Ok(None) => Ok(Visit::Again),
+        Err(failure) if failure.is_not_found() => Ok(Visit::Done),
         Err(failure) => Err(failure),
     }
 }
@@ -132,17 +132,17 @@ async fn classify(inner: &Arc<Inner>, object: &Object, meta: &Meta) -> Result<Op
 }
 
 /// An owner that is deleted in the foreground goes when no dependant holds it any more.
-async fn wait_for_dependants(inner: &Arc<Inner>, item: &Item) -> Result<Outcome> {
+async fn wait_for_dependants(inner: &Arc<Inner>, item: &Item) -> Result<Visit> {
     let blocking = item.dependants.iter().filter(|dependant| dependant.blocks);
     let (waiting, idle): (Vec<_>, Vec<_>) = blocking.partition(|dependant| dependant.foreground);
     if waiting.is_empty() && idle.is_empty() {
         return drop_finalizer(inner, item, FOREGROUND).await;
     }
-    Ok(Outcome::LookAt(idle.into_iter().map(|dependant| dependant.uid.clone()).collect()))
+    Ok(Visit::LookAt(idle.into_iter().map(|dependant| dependant.uid.clone()).collect()))
 }
 
 /// Takes the references to an owner off its dependants, then lets it go.
-async fn orphan(inner: &Arc<Inner>, item: &Item) -> Result<Outcome> {
+async fn orphan(inner: &Arc<Inner>, item: &Item) -> Result<Visit> {
     let owner = [item.uid.clone()];
     for Dependant { key, uid, .. } in &item.dependants {
         update(inner, key, uid, |document, _| drop_owners(document, &owner)).await?;
@@ -150,10 +150,10 @@ async fn orphan(inner: &Arc<Inner>, item: &Item) -> Result<Outcome> {
     drop_finalizer(inner, item, ORPHAN).await
 }
 
-async fn drop_finalizer(inner: &Arc<Inner>, item: &Item, finalizer: &str) -> Result<Outcome> {
+async fn drop_finalizer(inner: &Arc<Inner>, item: &Item, finalizer: &str) -> Result<Visit> {
     let take_off = |document: &mut Document, _: &str| metadata::remove_finalizer(document, finalizer);
     update(inner, &item.node.key, &item.uid, take_off).await?;
-    Ok(Outcome::Done)
+    Ok(Visit::Done)
 }
 
 fn drop_owners(document: &mut Document, uids: &[String]) {
@@ -176,7 +176,7 @@ fn unblock(document: &mut Document) {
 }
 
 /// Stores a change of the metadata of this state of an object.
-async fn change(writer: &Writer, object: &Object, change: impl FnOnce(&mut Document)) -> Result<Outcome> {
+async fn change(writer: &Writer, object: &Object, change: impl FnOnce(&mut Document)) -> Result<Visit> {
     let stored = Box::pin(writer.change(object, change)).await?;
-    Ok(if stored { Outcome::Done } else { Outcome::Again })
+    Ok(if stored { Visit::Done } else { Visit::Again })
 }

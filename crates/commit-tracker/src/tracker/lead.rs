@@ -30,12 +30,12 @@ const FLUSH: Duration = Duration::from_secs(5);
 /// What the exporter sees: the ledger of the term that goes on, if one does. Clones share it.
 #[derive(Clone, Default)]
 pub struct Leading {
-    led: Arc<Mutex<Option<Led>>>,
+    led: Arc<Mutex<Option<LedTerm>>>,
 }
 
 /// A term with its ledger.
 #[derive(Clone)]
-pub struct Led {
+pub struct LedTerm {
     /// What was counted.
     pub ledger: Ledger,
     /// The time in which this process speaks for the ledger.
@@ -45,21 +45,21 @@ pub struct Led {
 }
 
 /// Nobody speaks for the ledger any more once this is dropped.
-struct Speaking(Leading);
+struct TermGuard(Leading);
 
 impl Leading {
     /// The ledger, if this process leads at this moment and its ledger is the newest there is.
-    pub fn current(&self) -> Option<Led> {
+    pub fn current(&self) -> Option<LedTerm> {
         let led = self.led.lock().unwrap_or_else(PoisonError::into_inner).clone();
         led.filter(|led| led.term.holds() && !led.ledger.is_lost())
     }
 
-    fn set(&self, led: Option<Led>) {
+    fn set(&self, led: Option<LedTerm>) {
         *self.led.lock().unwrap_or_else(PoisonError::into_inner) = led;
     }
 }
 
-impl Drop for Speaking {
+impl Drop for TermGuard {
     fn drop(&mut self) {
         self.0.set(None);
     }
@@ -175,9 +175,9 @@ impl Tracker {
         let known =
             || self.kustomizations.list().iter().map(|known| Arc::clone(&known.metadata.key)).collect();
         let tasks = self.tasks.begin(known);
-        let led = Led { ledger: ledger.clone(), term: term.clone(), states: Arc::clone(&work.states) };
+        let led = LedTerm { ledger: ledger.clone(), term: term.clone(), states: Arc::clone(&work.states) };
         self.leading.set(Some(led));
-        let _speaking = Speaking(self.leading.clone());
+        let _speaking = TermGuard(self.leading.clone());
         tracing::info!(
             kustomizations = self.kustomizations.len(),
             remembered = ledger.len(),

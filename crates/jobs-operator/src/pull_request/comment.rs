@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::look::{Action, Looked};
+use super::look::{Action, FileReport};
 
 /// Characters of an error that are told.
 const LONGEST_ERROR: usize = 256;
@@ -17,7 +17,7 @@ pub(super) enum Comment {
     /// What merging it would do.
     Files {
         /// Each file that was looked at; one at least.
-        files: Vec<Looked>,
+        files: Vec<FileReport>,
         /// How many were not.
         skipped: usize,
         /// Whether there are more than GitHub lists.
@@ -56,7 +56,7 @@ impl Comment {
     }
 }
 
-fn single(text: &mut String, file: &Looked) {
+fn single(text: &mut String, file: &FileReport) {
     let title = plain(&file.title, LONGEST_NAME);
     let path = linked(&plain(&file.path, LONGEST_NAME), file.source.as_deref());
     let _ = write!(text, "\nMerging this will {} the dashboard **{title}** ({path}).\n", verb(file.action));
@@ -71,7 +71,7 @@ fn single(text: &mut String, file: &Looked) {
     }
 }
 
-fn table(text: &mut String, files: &[Looked], skipped: usize, truncated: bool) {
+fn table(text: &mut String, files: &[FileReport], skipped: usize, truncated: bool) {
     text.push_str("\nThis is what merging would do:\n\n");
     text.push_str("| Action | Kind | Resource | File | Preview | Status |\n");
     text.push_str("| --- | --- | --- | --- | --- | --- |\n");
@@ -87,7 +87,7 @@ fn table(text: &mut String, files: &[Looked], skipped: usize, truncated: bool) {
         let least = if truncated { " at least" } else { "" };
         let _ = write!(text, "\nand{least} {skipped} more files, which were not looked at.\n");
     }
-    let failed: Vec<&Looked> = files.iter().filter(|file| file.error.is_some()).collect();
+    let failed: Vec<&FileReport> = files.iter().filter(|file| file.error.is_some()).collect();
     if failed.is_empty() {
         return;
     }

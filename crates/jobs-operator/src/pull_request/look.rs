@@ -9,7 +9,7 @@ use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_repository::{Opened, ReadError, encoded};
 use windlass_resources::parse::{Document, ParsedResource};
 use windlass_resources::paths::{Class, classify};
-use windlass_resources::{Context, Preview, Reason, folders};
+use windlass_resources::{Preview, Reason, SyncContext, folders};
 
 use crate::worker::JobError;
 
@@ -41,7 +41,7 @@ pub(super) enum Action {
 
 /// What is told of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Looked {
+pub(super) struct FileReport {
     pub(super) path: String,
     pub(super) action: Action,
     /// Of the object: kind, group, and title or name; empty where the file could not be understood.
@@ -58,7 +58,7 @@ pub(super) struct Looked {
     pub(super) error: Option<String>,
 }
 
-impl Looked {
+impl FileReport {
     pub(super) fn is_dashboard(&self) -> bool {
         self.kind == "Dashboard"
     }
@@ -104,10 +104,10 @@ impl Links {
 }
 
 /// What looking takes.
-pub(super) struct Looking<'a> {
+pub(super) struct FileLook<'a> {
     pub(super) opened: &'a Opened,
     pub(super) preview: Preview,
-    pub(super) context: Context,
+    pub(super) context: SyncContext,
     /// What the pull request would bring.
     pub(super) head: (&'a Revision, &'a Tree),
     /// What is there now; nothing where nothing goes.
@@ -116,13 +116,13 @@ pub(super) struct Looking<'a> {
     pub(super) cancel: &'a CancellationToken,
 }
 
-impl Looking<'_> {
+impl FileLook<'_> {
     /// Looks at the objects of one file. What is wrong with them is told; an error is that of the whole look.
-    pub(super) async fn at(&self, file: &Changed) -> Result<Vec<Looked>, JobError> {
+    pub(super) async fn at(&self, file: &Changed) -> Result<Vec<FileReport>, JobError> {
         let (revision, head) = self.head;
         let tree = if file.is_gone { self.base.unwrap_or(head) } else { head };
         let page = self.opened.urls.as_ref().filter(|_| !file.is_gone);
-        let mut looked = Looked {
+        let mut looked = FileReport {
             path: file.path.clone(),
             action: match (file.is_gone, &file.previous) {
                 (true, _) => Action::Delete,
@@ -190,7 +190,7 @@ impl Looking<'_> {
 
     async fn fill_in(
         &self,
-        looked: &mut Looked,
+        looked: &mut FileReport,
         file: &Changed,
         resource: &ParsedResource,
         tree: &Tree,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use windlass_api::{Repository, annotations};
 use windlass_repository::{Authorship, Commit, MessageVariables, Signature, Stage, StagedChange};
 use windlass_resources::parse::Document;
-use windlass_resources::{Context, Preview};
+use windlass_resources::{Preview, SyncContext};
 
 use super::{Files, Writing};
 use crate::worker::{JobContext, JobError};
@@ -74,7 +74,7 @@ impl Writing<'_> {
             StagedChange::Rename { from, .. } => ("move", from, self.content(files, from).await?),
         };
         let Some(content) = content else { return Ok(None) };
-        let preview = Preview::new(&self.pull.clients, &Context::for_repository(self.repository));
+        let preview = Preview::new(&self.pull.clients, &SyncContext::for_repository(self.repository));
         // A file that stands for no resource, or for several, has no name and no title.
         let documents = preview.parse(path, &content, None, "").await.unwrap_or_default();
         let [Document { content: Ok(resource), .. }] = &documents[..] else { return Ok(None) };

@@ -8,7 +8,7 @@ use windlass_lease_queue::progress::{Failure, ResourceAction, ResourceResult};
 use windlass_repository::Stage;
 use windlass_resources::parse::ParseContext;
 use windlass_resources::serialise::{self, Remainder};
-use windlass_resources::{Context, TakeOver};
+use windlass_resources::{SyncContext, TakeOver};
 
 use super::selection::{Selected, Selection};
 use super::{Files, Writing, pull_after};
@@ -36,7 +36,7 @@ impl Worker for Delete {
         let default = format!("Delete from Grafana {}", job.name());
         let writing = Writing::open(&self.0, job, &options.reference, "", default).await?;
         let selection = Selection::of(&self.0, job, &options.paths, &options.resources).await?;
-        let context = Context::for_repository(job.repository()?);
+        let context = SyncContext::for_repository(job.repository()?);
         let kinds = self.0.clients.further.known().await;
         let of = ParseContext { context: &context, folder: None, checksum: "", kinds: &kinds };
         let stage = |files: &Files, staged: &mut Stage, results: &mut Vec<ResourceResult>| {

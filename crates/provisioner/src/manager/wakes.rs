@@ -13,7 +13,7 @@ use windlass_runtime::{
 use windlass_telemetry::Health;
 
 use crate::scope::Watches;
-use crate::{Cluster, Sight, WakeOn};
+use crate::{Cluster, Observation, WakeOn};
 
 /// One watch for each kind of object that a tree of the process is about, begun when it is first of use; on other clusters
 /// one for each namespace, which ends when no tree is about it any more, and begins anew when the credentials are replaced.
@@ -181,16 +181,16 @@ impl Wakes {
         (read["metadata"]["resourceVersion"].as_str()? == seen.version()?).then(|| Arc::clone(read))
     }
 
-    fn sight(&self, object: &WakeOn) -> Sight {
+    fn sight(&self, object: &WakeOn) -> Observation {
         if !self.is_visible(object) {
-            return Sight::Unknown;
+            return Observation::Unknown;
         }
         let inner = self.lock();
         let followed = inner.kinds.get(&kind_of(object)).filter(|followed| followed.store.is_synced());
         match followed.map(|followed| followed.store.get(&key_of(object))) {
-            None => Sight::Unknown,
-            Some(None) => Sight::Absent,
-            Some(Some(found)) => Sight::Version(found.version().unwrap_or_default().to_owned()),
+            None => Observation::Unknown,
+            Some(None) => Observation::Absent,
+            Some(Some(found)) => Observation::Version(found.version().unwrap_or_default().to_owned()),
         }
     }
 
@@ -206,7 +206,7 @@ pub(super) struct OwnersWatches {
 }
 
 impl Watches for OwnersWatches {
-    fn sight(&self, object: &WakeOn) -> Sight {
+    fn sight(&self, object: &WakeOn) -> Observation {
         self.wakes.sight(object)
     }
 

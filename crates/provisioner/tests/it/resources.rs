@@ -6,8 +6,8 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use windlass_provisioner::{
-    Cluster, DeletionPolicy, Disposition, Memory, OWNER, Outcome, Provisioner as _, Reason, Scope, Sight,
-    Tree, WakeOn, Watches, leaf, serial,
+    Cluster, DeletionPolicy, Disposition, Memory, OWNER, Observation, Outcome, Provisioner as _, Reason,
+    Scope, Tree, WakeOn, Watches, leaf, serial,
 };
 
 use crate::server::{Server, kind_of, map, thing};
@@ -42,8 +42,8 @@ async fn an_object_is_applied_once_and_set_back_when_somebody_changes_it() {
 struct Behind;
 
 impl Watches for Behind {
-    fn sight(&self, _object: &WakeOn) -> Sight {
-        Sight::Absent
+    fn sight(&self, _object: &WakeOn) -> Observation {
+        Observation::Absent
     }
 
     fn follow(&self, _cluster: &Cluster, _object: &WakeOn) {}
@@ -182,8 +182,8 @@ async fn exactly_one_namespace_may_have_the_labels() {
 struct Late(std::sync::atomic::AtomicU64);
 
 impl Watches for Late {
-    fn sight(&self, _object: &WakeOn) -> Sight {
-        Sight::Absent
+    fn sight(&self, _object: &WakeOn) -> Observation {
+        Observation::Absent
     }
 
     fn follow(&self, _cluster: &Cluster, _object: &WakeOn) {}

@@ -8,7 +8,7 @@ use windlass_telemetry::ErrorChain;
 use super::change::{Before, Change};
 use super::message;
 use super::options::Options;
-use super::trial::{Trial, Tried, Trying};
+use super::trial::{DryRunner, Trial, TriedObject};
 use super::write::Branch;
 use crate::answer::Refusal;
 use crate::author;
@@ -18,7 +18,7 @@ const TRIES: usize = 4;
 
 /// A change to be written.
 pub(super) struct Attempt<'a> {
-    pub(super) trying: &'a Trying<'a>,
+    pub(super) trying: &'a DryRunner<'a>,
     pub(super) options: &'a Options,
     pub(super) change: &'a Change,
     pub(super) branch: &'a Branch,
@@ -118,7 +118,7 @@ impl Attempt<'_> {
             action: message::action(self.change.action),
             kind: resource.map_or("", |resource| &*resource.kind.kind),
             name: resource.map_or("", |resource| &resource.name),
-            title: tried.map_or("", Tried::title),
+            title: tried.map_or("", TriedObject::title),
             user_name: &user.name,
             user_email: &user.email,
         };

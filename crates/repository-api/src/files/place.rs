@@ -4,7 +4,7 @@ use tokio_util::sync::CancellationToken;
 use windlass_api::{Repository, RepositoryUrls, ResourceRepositoryInfo};
 use windlass_git::{Entry, GitError, ObjectId, Revision, Tree};
 use windlass_repository::{Opened, ReadError, prefix};
-use windlass_resources::Context;
+use windlass_resources::SyncContext;
 
 use crate::answer::Refusal;
 use crate::state::RepositoryApi;
@@ -13,7 +13,7 @@ use crate::state::RepositoryApi;
 pub(crate) struct Place {
     pub(crate) repository: Repository,
     pub(crate) opened: Opened,
-    pub(crate) context: Context,
+    pub(crate) context: SyncContext,
     /// Never cancelled: whoever does not want an answer any more drops the question.
     pub(crate) cancel: CancellationToken,
 }
@@ -21,7 +21,7 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) async fn open(state: &RepositoryApi, repository: Repository) -> Result<Self, Refusal> {
         let opened = state.opener.open(&state.core, &repository).await?;
-        let context = Context::for_repository(&repository);
+        let context = SyncContext::for_repository(&repository);
         Ok(Self { repository, opened, context, cancel: CancellationToken::new() })
     }
 

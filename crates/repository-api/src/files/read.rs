@@ -17,7 +17,7 @@ use windlass_resources::parse::ParsedResource;
 use super::options::Options;
 use super::path::{FileClass, FilePath};
 use super::place::{Place, below, find};
-use super::trial::{Trial, Tried, Trying};
+use super::trial::{DryRunner, Trial, TriedObject};
 use super::wrapper;
 use crate::answer::Refusal;
 use crate::request::Target;
@@ -54,7 +54,7 @@ pub(super) async fn read(
         let message = format!("{:?} is a link or a submodule, which is not followed", path.text);
         return Err(status::bad_request(message).into());
     }
-    let trying = Trying { state, target, caller, place: &place };
+    let trying = DryRunner { state, target, caller, place: &place };
     let content = trying.read(&path.text, entry.size, entry.id).await?;
     let looked = look(&trying, &path, entry, &content, &tree, options).await?;
     if options.raw {
@@ -84,7 +84,7 @@ struct Looked {
 }
 
 async fn look(
-    trying: &Trying<'_>,
+    trying: &DryRunner<'_>,
     path: &FilePath,
     entry: &Entry,
     content: &Bytes,
@@ -145,7 +145,7 @@ async fn look_at(
     looked: &mut Looked,
 ) {
     let document = preview.document(&resource);
-    let mut tried = Tried { resource, document, existing: None, dry_run: None };
+    let mut tried = TriedObject { resource, document, existing: None, dry_run: None };
     let resource = &tried.resource;
     match preview.existing(&resource.kind, &resource.version, &resource.name).await {
         Ok(existing) => {

@@ -21,12 +21,12 @@ use crate::state::{FILE_LIMIT, RepositoryApi};
 /// What is known of the objects of a file, in its order; there are none of one that stands for no object.
 #[derive(Debug, Default)]
 pub(super) struct Trial {
-    pub(super) objects: Vec<Tried>,
+    pub(super) objects: Vec<TriedObject>,
 }
 
 /// What is known of an object.
 #[derive(Debug)]
-pub(super) struct Tried {
+pub(super) struct TriedObject {
     /// The document, understood.
     pub(super) resource: ParsedResource,
     /// As the file has it.
@@ -39,26 +39,26 @@ pub(super) struct Tried {
 
 impl Trial {
     /// The one object of the file, if it has one.
-    pub(super) fn only(&self) -> Option<&Tried> {
+    pub(super) fn only(&self) -> Option<&TriedObject> {
         if let [only] = &self.objects[..] { Some(only) } else { None }
     }
 }
 
-impl Tried {
+impl TriedObject {
     pub(super) fn title(&self) -> &str {
         self.document["spec"]["title"].as_str().unwrap_or_default()
     }
 }
 
-/// Who tries.
-pub(super) struct Trying<'a> {
+/// Makes trials for a caller.
+pub(super) struct DryRunner<'a> {
     pub(super) state: &'a RepositoryApi,
     pub(super) target: &'a Target,
     pub(super) caller: &'a Caller,
     pub(super) place: &'a Place,
 }
 
-impl Trying<'_> {
+impl DryRunner<'_> {
     /// Tries a change: refused is what is not understood, what the caller may not do to the object, and what the API
     /// would refuse. Nothing is written.
     pub(super) async fn run(&self, change: &Change, tree: &Tree, dry_run: bool) -> Result<Trial, Refusal> {
@@ -91,7 +91,12 @@ impl Trying<'_> {
                 self.may(verb, resource).await?;
                 let existing = preview.existing(&resource.kind, &resource.version, &resource.name).await?;
                 let document = preview.document(resource);
-                trial.objects.push(Tried { resource: resource.clone(), document, existing, dry_run: None });
+                trial.objects.push(TriedObject {
+                    resource: resource.clone(),
+                    document,
+                    existing,
+                    dry_run: None,
+                });
             }
             return Ok(trial);
         }
@@ -114,7 +119,8 @@ impl Trying<'_> {
                 Err(_) if change.content.is_none() => continue,
                 Err(error) => return Err(of_file(&change.path.text, &error)),
             };
-            let is_same = |it: &Tried| it.resource.kind == resource.kind && it.resource.name == resource.name;
+            let is_same =
+                |it: &TriedObject| it.resource.kind == resource.kind && it.resource.name == resource.name;
             if trial.objects.iter().any(is_same) {
                 let (path, kind, name) = (&change.path.text, &resource.kind.kind, &resource.name);
                 let message = format!("{path:?}: two documents are of the {} {name:?}", kind.to_lowercase());
@@ -123,7 +129,7 @@ impl Trying<'_> {
             let existing = preview.existing(&resource.kind, &resource.version, &resource.name).await?;
             self.may(if existing.is_some() { "update" } else { "create" }, &resource).await?;
             let document = preview.document(&resource);
-            trial.objects.push(Tried { resource, document, existing, dry_run: None });
+            trial.objects.push(TriedObject { resource, document, existing, dry_run: None });
         }
         // An object that the file no longer describes goes.
         let stays = |gone: &ParsedResource| {
@@ -140,7 +146,7 @@ impl Trying<'_> {
                 .map(|entry| entry.path.clone())
                 .collect();
             let path = &change.path.text;
-            for Tried { resource, existing, dry_run, .. } in &mut trial.objects {
+            for TriedObject { resource, existing, dry_run, .. } in &mut trial.objects {
                 *dry_run = Some(preview.dry_run(resource, path, existing.as_ref(), &kept).await?);
             }
         }

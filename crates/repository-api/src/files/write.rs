@@ -18,7 +18,7 @@ use super::change::Change;
 use super::options::Options;
 use super::path::FilePath;
 use super::place::{Place, find};
-use super::trial::Trying;
+use super::trial::DryRunner;
 use super::{apply, wrapper};
 use crate::answer::Refusal;
 use crate::request::{Target, read_up_to, refuse_unless_usable};
@@ -96,7 +96,7 @@ impl Write {
         let place = Place::open(state, repository).await?;
         let branch = branch(&place, &options.reference).await?;
         refuse_folders(&branch, change)?;
-        let trying = Trying { state, target, caller, place: &place };
+        let trying = DryRunner { state, target, caller, place: &place };
         let attempt = Attempt { trying: &trying, options, change, branch: &branch };
         let Written { before, after, trial, mut errors } = attempt.run().await?;
 

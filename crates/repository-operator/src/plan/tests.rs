@@ -316,10 +316,10 @@ fn a_repository_that_goes_is_only_finalized_and_one_of_a_namespace_that_goes_is_
 }
 
 #[test]
-fn a_hook_is_tended_when_it_is_time_and_before_anything_else() {
+fn a_hook_is_checked_when_it_is_time_and_before_anything_else() {
     let mut due = observed(healthy(), after(40));
     due.hook = Wanted::Hook { url: "https://windlass.example/hook".to_owned() };
-    assert_eq!(printed(&due, timing()), "tend the webhook: it is looked at from time to time\nagain in 20s");
+    assert_eq!(printed(&due, timing()), "check the webhook: it is looked at from time to time\nagain in 20s");
     due.ages.hook_left = Duration::from_secs(7);
     assert_eq!(printed(&due, timing()), "again in 7s");
 }
@@ -332,7 +332,7 @@ fn that_there_is_no_hook_is_said_once() {
         observed.hook = Wanted::None { reason: reasons::NO_PUBLIC_URL, message };
         printed(&observed, timing())
     };
-    assert_eq!(none(healthy()), "tend the webhook: it is to be said why there is none\nagain in 20s");
+    assert_eq!(none(healthy()), "check the webhook: it is to be said why there is none\nagain in 20s");
     let said = changed(|repository| {
         let condition = condition(types::WEBHOOK, false, reasons::NO_PUBLIC_URL, "set it");
         repository.status.conditions.push(condition);

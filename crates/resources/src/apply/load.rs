@@ -11,7 +11,7 @@ use windlass_repository::ReadError;
 use super::{BATCH_BYTES, BATCH_FILES, Job};
 use crate::parse::{self, Document, FileError, ParseContext};
 use crate::plan::{FileWrite, Known};
-use crate::{Context, Failure, Kind, Kinds, Reason};
+use crate::{Failure, Kind, Kinds, Reason, SyncContext};
 
 /// A file, read and parsed.
 pub(super) struct Loaded {
@@ -115,7 +115,7 @@ async fn read_batch(job: &Job, batch: Vec<FileWrite>) -> Vec<Read> {
 /// A few megabytes of parsing would hold up everything else on the runtime's thread.
 async fn parse_batch(
     files: Vec<Read>,
-    context: &Arc<Context>,
+    context: &Arc<SyncContext>,
     kinds: &Kinds,
 ) -> Result<(Vec<Read>, Vec<Parsed>), JoinError> {
     let (context, kinds) = (Arc::clone(context), kinds.clone());
@@ -142,7 +142,7 @@ fn each_by_itself(files: &[Read], parse: impl Fn(&Read) -> Parsed) -> Vec<Parsed
 }
 
 impl Read {
-    fn parse(&self, context: &Context, kinds: &Kinds) -> Parsed {
+    fn parse(&self, context: &SyncContext, kinds: &Kinds) -> Parsed {
         let write = &self.write;
         let previous_path = write.previous_path.as_deref().unwrap_or(&write.path);
         let previous = self.former.as_ref().and_then(|content| {
@@ -227,7 +227,7 @@ mod tests {
         let gone = runtime.handle().clone();
         drop(runtime);
         let _entered = gone.enter();
-        let context = Arc::new(Context {
+        let context = Arc::new(SyncContext {
             namespace: "default".to_owned(),
             repository: "test6".to_owned(),
             title: "Test".to_owned(),

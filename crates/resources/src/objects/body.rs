@@ -9,7 +9,7 @@ use windlass_api::{annotations, labels};
 use super::At;
 use crate::folders::Folder;
 use crate::parse::{Content, ParsedResource};
-use crate::{Context, FOLDER};
+use crate::{FOLDER, SyncContext};
 
 /// A version that no object has: an apply that carries it creates the object or is refused.
 const NO_VERSION: &str = "9223372036854775807";
@@ -120,7 +120,7 @@ fn pointer(map: &str, key: &str) -> String {
 }
 
 /// A whole folder. One at the top asks for the default permissions.
-pub(super) fn create_folder(folder: &Folder, context: &Context) -> Bytes {
+pub(super) fn create_folder(folder: &Folder, context: &SyncContext) -> Bytes {
     let (label, value) = context.label();
     let mut marks = context.annotations(&folder.path, folder.checksum.as_deref(), folder.parent.as_deref());
     marks.insert(annotations::WRITTEN_GENERATION.to_owned(), FIRST_GENERATION.to_string());
@@ -146,7 +146,7 @@ pub(super) fn patch_folder(
     folder: &Folder,
     version: &str,
     generation: Option<i64>,
-    context: &Context,
+    context: &SyncContext,
 ) -> Bytes {
     let (label, value) = context.label();
     let mut marks = context.annotations(&folder.path, folder.checksum.as_deref(), folder.parent.as_deref());

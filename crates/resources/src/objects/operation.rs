@@ -9,7 +9,7 @@ use super::{Effect, Objects, Room, duplicate, holder};
 use crate::folders::Folder;
 use crate::parse::ParsedResource;
 use crate::wire::{Collection, WrittenMetadata};
-use crate::{Context, FOLDER, Failure, Kind};
+use crate::{FOLDER, Failure, Kind, SyncContext};
 
 pub(super) enum Operation<'a> {
     PutResource {
@@ -222,7 +222,7 @@ impl Operation<'_> {
 }
 
 /// `whole`: written from the same file; otherwise from the same document of it.
-fn is_same(head: &Head, resource: &ParsedResource, whole: bool, context: &Context) -> bool {
+fn is_same(head: &Head, resource: &ParsedResource, whole: bool, context: &SyncContext) -> bool {
     use windlass_api::annotations as keys;
     let marks = head.marks();
     let wanted = |key| resource.annotations.get(key).map(String::as_str);
@@ -234,7 +234,7 @@ fn is_same(head: &Head, resource: &ParsedResource, whole: bool, context: &Contex
         && !head.has_drifted()
 }
 
-fn is_same_folder(head: &Head, folder: &Folder, context: &Context) -> bool {
+fn is_same_folder(head: &Head, folder: &Folder, context: &SyncContext) -> bool {
     let marks = head.marks();
     head.is_managed_by(&context.repository)
         && head.is_listed_for(&context.repository)

@@ -12,7 +12,7 @@ use super::{Objects, TakeOver, duplicate, failure, holder};
 use crate::parse::{self, Document, FileError, ParseContext, ParsedResource};
 use crate::serialise::{self, SerialiseError};
 use crate::wire::{self, Collection, Pretence};
-use crate::{Clients, Context, Failure, Kind, Kinds};
+use crate::{Clients, Failure, Kind, Kinds, SyncContext};
 
 /// Why an object could not be looked at, or would not be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +31,7 @@ pub struct Preview {
 
 impl Preview {
     /// A preview of the files of a repository.
-    pub fn new(clients: &Clients, context: &Context) -> Self {
+    pub fn new(clients: &Clients, context: &SyncContext) -> Self {
         let objects = Objects {
             clients: clients.clone(),
             context: context.clone(),

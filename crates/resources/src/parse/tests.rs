@@ -4,8 +4,8 @@ use windlass_api::{SyncTarget, labels};
 use super::*;
 use crate::{Failure, Reason};
 
-fn context() -> Context {
-    Context {
+fn context() -> SyncContext {
+    SyncContext {
         namespace: "default".to_owned(),
         repository: "test6".to_owned(),
         title: "Test".to_owned(),

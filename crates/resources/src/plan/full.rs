@@ -9,14 +9,14 @@ use super::{
 };
 use crate::folders::{self, Folders, Metadata};
 use crate::paths::{Class, ancestors, classify, depth};
-use crate::{Context, Kind, Managed, ManagedItem, digest};
+use crate::{Kind, Managed, ManagedItem, SyncContext, digest};
 
 /// Compares a tree with what is managed.
 ///
 /// A file whose managed object has its hash and the right folder, and was not changed by hand, stays untouched and
 /// unread. A directory lives as
 /// long as anything in it that a folder may stand for, be it only a README.
-pub fn full(tree: &Tree, managed: &Managed, metadata: &Metadata, context: &Context) -> Plan {
+pub fn full(tree: &Tree, managed: &Managed, metadata: &Metadata, context: &SyncContext) -> Plan {
     let mut entries: Vec<&Entry> = tree.entries.iter().collect();
     entries.sort_unstable_by(|a, b| a.path.cmp(&b.path));
     let mut plan = Plan { root: root(context), ..Plan::default() };
@@ -51,7 +51,7 @@ pub(super) fn keep_directories(directory: &str, directories: &mut BTreeSet<Strin
     }
 }
 
-fn plan_folders(plan: &mut Plan, folders: &Folders, managed: &Managed, context: &Context) {
+fn plan_folders(plan: &mut Plan, folders: &Folders, managed: &Managed, context: &SyncContext) {
     let by_name: HashMap<&str, &ManagedItem> =
         managed.folders.iter().map(|folder| (folder.name.as_str(), folder)).collect();
     let mut used = HashSet::new();

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::folders::{self, Folders, Metadata};
 use crate::paths::{Class, ancestors, classify, depth, parent};
-use crate::{Context, FOLDER, Failure, Managed, Reason, names};
+use crate::{FOLDER, Failure, Managed, Reason, SyncContext, names};
 
 /// A plan, or why only a full comparison will do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub fn incremental(
     tree: &Tree,
     metadata: &Metadata,
     retry: &Retry,
-    context: &Context,
+    context: &SyncContext,
 ) -> Incremental {
     if diff.changes.iter().any(touches_metadata) {
         return Incremental::NeedsFull("the metadata of a folder changed");

@@ -12,8 +12,8 @@ use crate::folders::{Metadata, read_metadata};
 use crate::test_reader::{self, Files};
 use crate::{DASHBOARD, FOLDER, Managed, names};
 
-fn context(target: SyncTarget) -> Context {
-    Context {
+fn context(target: SyncTarget) -> SyncContext {
+    SyncContext {
         namespace: "default".to_owned(),
         repository: "test6".to_owned(),
         title: "Test".to_owned(),
@@ -23,7 +23,7 @@ fn context(target: SyncTarget) -> Context {
 
 /// A world in which a file's content is its text.
 struct World {
-    context: Context,
+    context: SyncContext,
     files: Files,
     managed: Managed,
 }

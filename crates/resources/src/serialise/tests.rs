@@ -4,10 +4,10 @@ use windlass_api::SyncTarget;
 
 use super::*;
 use crate::objects::created_body;
-use crate::{Context, DASHBOARD, Kinds};
+use crate::{DASHBOARD, Kinds, SyncContext};
 
-fn context() -> Context {
-    Context {
+fn context() -> SyncContext {
+    SyncContext {
         namespace: "default".to_owned(),
         repository: "test6".to_owned(),
         title: "Test".to_owned(),
@@ -16,7 +16,7 @@ fn context() -> Context {
 }
 
 /// What becomes of a file: the object that a server has of it, with everything that a server adds.
-fn pulled(path: &str, file: &[u8], context: &Context) -> (ParsedResource, String) {
+fn pulled(path: &str, file: &[u8], context: &SyncContext) -> (ParsedResource, String) {
     let kinds = Kinds::default();
     let of = ParseContext { context, folder: Some("a-folder"), checksum: "abc", kinds: &kinds };
     let resource = parse::file(path, file, &of).unwrap();
@@ -40,7 +40,7 @@ fn pushed(path: &str, file: &[u8]) -> Vec<u8> {
     write(path, file, &resource, &object, &context)
 }
 
-fn write(path: &str, file: &[u8], resource: &ParsedResource, object: &str, context: &Context) -> Vec<u8> {
+fn write(path: &str, file: &[u8], resource: &ParsedResource, object: &str, context: &SyncContext) -> Vec<u8> {
     let kinds = Kinds::default();
     let of = ParseContext { context, folder: None, checksum: "", kinds: &kinds };
     let object = parse::file("object.json", object.as_bytes(), &of).unwrap();

@@ -21,7 +21,7 @@ use windlass_resources::apply::{self, Job, Options, Summary};
 use windlass_resources::plan::Retry;
 use windlass_resources::plan::{self, Incremental};
 use windlass_resources::{
-    Clients, Context, FurtherKinds, ItemResult, Managed, Plan, TakeOver, folders, managed,
+    Clients, FurtherKinds, ItemResult, Managed, Plan, SyncContext, TakeOver, folders, managed,
 };
 
 use crate::test_reader::{self, Files, id};
@@ -31,7 +31,7 @@ pub(crate) type Fault = Box<dyn Fn(&Method, &str) -> Option<StatusCode> + Send +
 
 pub(crate) struct World {
     pub(crate) clients: Clients,
-    pub(crate) context: Context,
+    pub(crate) context: SyncContext,
     pub(crate) files: Files,
     pub(crate) options: Options,
     pub(crate) cancel: CancellationToken,
@@ -104,7 +104,7 @@ impl World {
         let allowed = kinds.iter().map(|kind| kind.parse().unwrap()).collect();
         Self {
             clients: Clients { further: FurtherKinds::new(client.clone(), allowed), ..Clients::same(client) },
-            context: Context {
+            context: SyncContext {
                 namespace: namespace.to_owned(),
                 repository: "test6".to_owned(),
                 title: "Test six".to_owned(),

@@ -18,8 +18,8 @@ use windlass_apiserver::ApiServer;
 use windlass_apiserver::store::{StoreOptions, in_memory};
 use windlass_cluster::Cluster;
 use windlass_provisioner::{
-    Manager, ManagerOptions, ManagerProvisioner, Memory, Node, Outcome, Owner, ProvisionError, Provisioner,
-    Resource, Scope, Sight, Tree, Visited, WakeOn, Watches, leaf, serial,
+    Manager, ManagerOptions, ManagerProvisioner, Memory, Node, Observation, Outcome, Owner, ProvisionError,
+    Provisioner, Resource, Scope, Tree, Visited, WakeOn, Watches, leaf, serial,
 };
 use windlass_runtime::{CallOptions, Scope as Namespaces};
 use windlass_telemetry::Health;
@@ -80,9 +80,9 @@ async fn overhead() -> Result<Row> {
 struct Seen(Mutex<HashMap<String, String>>);
 
 impl Watches for Seen {
-    fn sight(&self, object: &WakeOn) -> Sight {
+    fn sight(&self, object: &WakeOn) -> Observation {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&object.name).cloned();
-        known.map_or(Sight::Absent, Sight::Version)
+        known.map_or(Observation::Absent, Observation::Version)
     }
 
     fn follow(&self, _cluster: &windlass_provisioner::Cluster, _object: &WakeOn) {}

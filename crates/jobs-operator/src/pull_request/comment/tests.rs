@@ -1,7 +1,7 @@
 use super::*;
 
-fn looked(path: &str, action: Action, title: &str) -> Looked {
-    Looked {
+fn looked(path: &str, action: Action, title: &str) -> FileReport {
+    FileReport {
         path: path.to_owned(),
         action,
         kind: "Dashboard".to_owned(),
@@ -20,13 +20,13 @@ fn render(comment: &Comment) -> String {
     comment.render(&footer).replace('\u{200b}', "·")
 }
 
-fn files(files: Vec<Looked>, skipped: usize) -> Comment {
+fn files(files: Vec<FileReport>, skipped: usize) -> Comment {
     Comment::Files { files, skipped, truncated: false }
 }
 
 #[test]
 fn one_dashboard_is_told_in_a_sentence() {
-    let file = Looked {
+    let file = FileReport {
         current: Some("https://grafana.example/d/cpu/cpu".to_owned()),
         preview: Some("https://grafana.example/preview".to_owned()),
         error: Some("spec.title: Required value".to_owned()),
@@ -53,12 +53,12 @@ See [the dashboard as it is](https://grafana.example/d/cpu/cpu) and [a preview o
 fn several_files_are_told_in_a_table() {
     let all = vec![
         looked("cpu.json", Action::Create, "CPU"),
-        Looked {
+        FileReport {
             kind: String::new(),
             error: Some("no JSON".to_owned()),
             ..looked("bad.json", Action::Create, "")
         },
-        Looked { source: None, ..looked("old.json", Action::Delete, "Old") },
+        FileReport { source: None, ..looked("old.json", Action::Delete, "Old") },
     ];
     insta::assert_snapshot!(render(&files(all, 4)), @r"
 Hey there! 👋
@@ -102,7 +102,7 @@ Previews are not supported for pull requests of forks. Push the branch to this r
 fn nothing_of_theirs_is_markdown_a_link_or_a_mention() {
     let evil =
         "a|b](https://evil.example) @team/all #1 <img src=x> `c`\n\n# H\u{202e} ![x](y) www.evil.example";
-    let file = Looked {
+    let file = FileReport {
         error: Some(format!("{evil} {}", "x".repeat(400))),
         source: Some("https://github.com/o/r/blob/4f3c/a)|b".to_owned()),
         ..looked("@octocat/[x](y)|.json", Action::Create, evil)
@@ -135,7 +135,7 @@ fn nothing_of_theirs_begins_a_line_a_header_or_the_comments_own_marker() {
         ["\r\n", "\n", "\r", "\u{85}", "\u{2028}", "\u{2029}", "\u{b}", "\u{c}", "\0", "%0d%0a", "&#10;"]
     {
         let evil = format!("x{end}X-Evil: 1{end}{end}# Heading{end}{marker}{end}---{end}> quote");
-        let file = Looked { error: Some(evil.clone()), ..looked(&evil, Action::Create, &evil) };
+        let file = FileReport { error: Some(evil.clone()), ..looked(&evil, Action::Create, &evil) };
         let one = files(vec![file.clone()], 0);
         let several = files(vec![file, looked("b.json", Action::Update, "B")], 0);
         for comment in [one, several] {

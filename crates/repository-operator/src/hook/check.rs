@@ -18,7 +18,7 @@ use crate::error::ReconcileError;
 use crate::observe::Observed;
 
 /// All that is known of a hook that was looked at.
-struct Tended {
+struct HookCheck {
     /// The condition's status, reason and message.
     says: (bool, &'static str, String),
     /// The hook; nothing when there is none.
@@ -43,12 +43,12 @@ pub(crate) async fn provision(
     let (repositories, left_out) = (controller.repositories(&applied.current), applied.left_out.take());
     let completed =
         complete(&controller.clients.core, &repositories, &applied.current, left_out, is_hooked).await;
-    let tended = match (completed, why) {
+    let checked = match (completed, why) {
         (Ok(Some(completed)), _) => return Ok(applied.begin_anew(completed)),
         (Ok(None), None) => return Ok(Outcome::Ready),
         (Ok(None), Some(why)) => {
             tracing::debug!(repository = %key, why, "tending the webhook");
-            tend(controller, observed, &applied.current).await
+            check(controller, observed, &applied.current).await
         }
         (Err(error), _) if !is_hooked || error.is_conflict() || error.is_not_found() || error.is_fenced() => {
             return Err(ReconcileError::Call(error));
@@ -56,7 +56,7 @@ pub(crate) async fn provision(
         (Err(error), _) => Err(Failure::of_call(&error)),
     };
     let (generation, now) = (applied.current.metadata.generation, controller.clock.now());
-    let tended = tended.unwrap_or_else(|failure| {
+    let checked = checked.unwrap_or_else(|failure| {
         let known = applied.current.status.webhook.clone();
         if known.as_ref().is_some_and(|webhook| webhook.id != 0 && is_old(webhook, now)) {
             controller.metrics.rotation_overdue(failure.reason);
@@ -64,37 +64,37 @@ pub(crate) async fn provision(
         controller.metrics.hook_failed(failure.reason);
         let message = format!("{}; until then the repository is polled", failure.message);
         let says = (false, failure.reason, message);
-        Tended { says, webhook: known, missed: None, again: failure.again }
+        HookCheck { says, webhook: known, missed: None, again: failure.again }
     });
-    if let Some(delivery) = &tended.missed {
+    if let Some(delivery) = &checked.missed {
         tracing::debug!(repository = %key, delivery, "a delivery did not reach us");
     }
-    applied.missed = controller.memory.hook_tended(key, generation, tended.again, tended.missed);
-    applied.wanted.webhook = tended.webhook;
-    let (holds, reason, message) = tended.says;
+    applied.missed = controller.memory.hook_checked(key, generation, checked.again, checked.missed);
+    applied.wanted.webhook = checked.webhook;
+    let (holds, reason, message) = checked.says;
     let condition = conditions::new(types::WEBHOOK, holds, reason, message, generation, now);
     conditions::set(&mut applied.wanted.conditions, condition);
-    applied.look_again(tended.again);
+    applied.look_again(checked.again);
     Ok(Outcome::Ready)
 }
 
-async fn tend(
+async fn check(
     controller: &Controller,
     observed: &Observed,
     repository: &Repository,
-) -> Result<Tended, Failure> {
+) -> Result<HookCheck, Failure> {
     let (known, again) = (repository.status.webhook.clone(), every(controller.store.len()));
     match &observed.hook {
         Wanted::Unmanaged => {
             let says = (false, reasons::WEBHOOK_DISABLED, String::new());
-            Ok(Tended { says, webhook: known, missed: None, again })
+            Ok(HookCheck { says, webhook: known, missed: None, again })
         }
         Wanted::None { reason, message } => {
             // A setting that is missing takes nothing away. What cannot be removed now is tried again.
             let goes = *reason != reasons::NO_PUBLIC_URL && known.as_ref().is_some_and(|hook| hook.id != 0);
             let is_gone = goes && remove(controller, repository).await.is_ok();
             let webhook = known.filter(|_| !is_gone);
-            Ok(Tended { says: (false, reason, message.clone()), webhook, missed: None, again })
+            Ok(HookCheck { says: (false, reason, message.clone()), webhook, missed: None, again })
         }
         Wanted::Hook { url } => {
             // GitHub is told of the secret once more, which may be another one.
@@ -105,7 +105,7 @@ async fn tend(
                 kept.unwrap_or_else(|_elapsed| Err(Failure::of_silence(controller.check_deadline)))?;
             let message = format!("hook {} posts {} to {url}", webhook.id, EVENTS.join(" and "));
             let says = (true, reasons::WEBHOOK_CONFIGURED, message);
-            Ok(Tended { says, webhook: Some(webhook), missed, again })
+            Ok(HookCheck { says, webhook: Some(webhook), missed, again })
         }
     }
 }
