@@ -10,6 +10,7 @@ mod look;
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use windlass_api::{JobAction, PullRequestJobOptions, Repository};
 use windlass_git::{Revision, Tree};
 use windlass_github::{ChangedFile, ErrorKind, FileChange, GithubError, PullRequest};
@@ -71,8 +72,9 @@ impl Worker for PullRequestWorker {
             }
             job.progress.final_message(message);
             let Some(head) = head else { return Ok(()) };
-            // A delivery that came meanwhile found this job, and queued none.
-            if round.tip().await? == head {
+            // A delivery that came meanwhile found this job, and queued none. What was told is not told again for being asked
+            // to stop now.
+            if round.tip(&CancellationToken::new()).await? == head {
                 return Ok(());
             }
         }
@@ -117,7 +119,7 @@ impl Round<'_> {
             return Ok(Look { comment, head: None, message: "previews are not supported for forks" });
         }
         let listed = pulls.files(self.number, MAX_LISTED).await.map_err(asked)?;
-        let head = self.tip().await?;
+        let head = self.tip(self.job.cancel()).await?;
         progress.revision(head.as_str());
         let failed = |source| JobError::Repository { what: "read the pull request's files", source };
         let (reader, cancel) = (&self.opened.reader, self.job.cancel());
@@ -158,12 +160,12 @@ impl Round<'_> {
     }
 
     /// Where the pull request's branch is now.
-    async fn tip(&self) -> Result<Revision, JobError> {
+    async fn tip(&self, cancel: &CancellationToken) -> Result<Revision, JobError> {
         let branch = self.options.reference.as_str();
         if branch.is_empty() {
             return Err(JobError::MissingOptions { field: "spec.pr.ref" });
         }
-        let found = self.opened.reader.resolve(branch, self.job.cancel()).await;
+        let found = self.opened.reader.resolve(branch, cancel).await;
         found.map_err(|source| JobError::Repository { what: "find the pull request's branch", source })
     }
 
