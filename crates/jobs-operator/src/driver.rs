@@ -56,7 +56,7 @@ pub(crate) struct Driver {
 enum Conclusion {
     /// It is filed; the text says why it failed.
     Complete(Result<(), String>),
-    /// It was cut short, and is given back to be run again from the start.
+    /// It was cut short, or found its repository's host busy, and is given back to be run again from the start.
     Release,
     /// It is left to whoever claims it next: the lease is lost, or will lapse.
     Abandon,
@@ -70,6 +70,8 @@ type Work = Result<(), WorkError>;
 enum WorkError {
     /// The lease did not hold at the moment of a call.
     LeaseLost,
+    /// Others have the places that the repository's host has, and did not leave one in time.
+    HostBusy,
     /// The text for the job's status.
     Failed(String),
 }
@@ -124,7 +126,7 @@ impl Driver {
                 self.complete(lease, status, &recorder, &trace).await;
             }
             Conclusion::Release => match lease.release().await {
-                Ok(()) => tracing::info!("job given back: the process ends"),
+                Ok(()) => tracing::info!("job given back"),
                 Err(error) => tracing::warn!(error = %ErrorChain(&error), "job not given back"),
             },
             Conclusion::Abandon => {
@@ -195,7 +197,7 @@ impl Driver {
             }
         };
         let work = self.dispatch(job, worker, lease.guard(), progress, repository, stop.clone());
-        let mut work = std::pin::pin!(AssertUnwindSafe(work).catch_unwind());
+        let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
         let reason = tokio::select! {
             biased;
             ended = &mut work => return self.conclude(ended, None, lease),
@@ -215,11 +217,17 @@ impl Driver {
                     grace_seconds = GRACE.as_secs(),
                     "a worker did not stop when it was asked to and was aborted"
                 );
-                // A write of it may still be under way: nobody else may begin before a lease would have lapsed.
-                match reason {
-                    StopReason::LeaseLost | StopReason::Shutdown => Conclusion::Abandon,
-                    StopReason::TimeUp | StopReason::RepositoryDeleted => {
-                        tokio::time::sleep(self.queue.lease_expiry()).await;
+                // What it holds is free again; a write of it may still be under way: nobody else may begin before a lease
+                // would have lapsed.
+                drop(work);
+                if matches!(reason, StopReason::LeaseLost | StopReason::Shutdown) {
+                    return Conclusion::Abandon;
+                }
+                tokio::select! {
+                    biased;
+                    () = lost.cancelled() => Conclusion::Abandon,
+                    () = shutdown.cancelled() => Conclusion::Abandon,
+                    () = tokio::time::sleep(self.queue.lease_expiry()) => {
                         Conclusion::Complete(Err(self.stopped_text(reason)))
                     }
                 }
@@ -247,7 +255,7 @@ impl Driver {
             // It was done before it was asked, or none the less.
             (Ok(Ok(())), _) => Conclusion::Complete(Ok(())),
             (Ok(Err(WorkError::LeaseLost)), _) | (_, Some(StopReason::LeaseLost)) => Conclusion::Abandon,
-            (_, Some(StopReason::Shutdown)) => Conclusion::Release,
+            (_, Some(StopReason::Shutdown)) | (Ok(Err(WorkError::HostBusy)), None) => Conclusion::Release,
             (_, Some(reason)) => Conclusion::Complete(Err(self.stopped_text(reason))),
             (Ok(Err(WorkError::Failed(why))), None) => Conclusion::Complete(Err(why)),
         }
@@ -313,6 +321,7 @@ impl Driver {
         let context = JobContext { job, repository, progress: progress.clone(), lease, stop };
         worker.run(&context).await.map_err(|error| match error {
             JobError::LeaseLost => WorkError::LeaseLost,
+            error if error.is_host_busy() => WorkError::HostBusy,
             error => WorkError::Failed(ErrorChain(&error).to_string()),
         })
     }

@@ -57,7 +57,7 @@ pub(crate) struct Pull {
     pub(crate) clock: Arc<dyn Clock>,
     /// Changes made at a time.
     pub(crate) workers: usize,
-    /// The most time that one change may take.
+    /// How long requests of one change may begin.
     pub(crate) change_timeout: Duration,
     pub(crate) limits: Limits,
 }

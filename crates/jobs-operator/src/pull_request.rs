@@ -7,6 +7,8 @@
 mod comment;
 mod look;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
@@ -30,6 +32,11 @@ const MAX_FILES: usize = 10;
 const MAX_LISTED: usize = 3_000;
 /// How often a pull request is looked at anew that moves on meanwhile.
 const MAX_ROUNDS: usize = 5;
+/// How often it is tried to edit a comment, and how long is waited in between.
+const EDIT_TRIES: usize = 3;
+const EDIT_AGAIN: Duration = Duration::from_secs(2);
+/// How long a job that is to stop may still find out whether the branch has moved.
+const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// Runs `pr` jobs.
 pub(crate) struct PullRequestWorker {
@@ -64,17 +71,17 @@ impl Worker for PullRequestWorker {
             let began = Instant::now();
             let looked = job.cancel().run_until_cancelled(Box::pin(round.look())).await;
             let looked = looked.unwrap_or(Err(JobError::Stopped));
-            self.metrics.looked_at(began.elapsed(), looked.is_ok());
-            let Look { comment, head, message } = looked?;
             // A comment that is under way is awaited: nobody could say whether a dropped one was written.
-            if let Some(comment) = &comment {
-                round.tell(comment).await?;
-            }
+            let told = match looked {
+                Ok(look) => round.tell(look.comment.as_ref()).await.map(|()| look),
+                Err(error) => Err(error),
+            };
+            self.metrics.looked_at(began.elapsed(), told.is_ok());
+            let Look { head, message, .. } = told?;
             job.progress.final_message(message);
             let Some(head) = head else { return Ok(()) };
-            // A delivery that came meanwhile found this job, and queued none. What was told is not told again for being asked
-            // to stop now.
-            if round.tip(&CancellationToken::new()).await? == head {
+            // A delivery that came meanwhile found this job, and queued none.
+            if !round.has_moved(&head).await? {
                 return Ok(());
             }
         }
@@ -169,6 +176,23 @@ impl Round<'_> {
         found.map_err(|source| JobError::Repository { what: "find the pull request's branch", source })
     }
 
+    /// Whether the branch is elsewhere by now. What was told is not told again for having been asked to stop since: then
+    /// a moment has to do.
+    async fn has_moved(&self, head: &Revision) -> Result<bool, JobError> {
+        let (cancel, never) = (self.job.cancel(), CancellationToken::new());
+        let stopped = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(LAST_LOOK).await;
+        };
+        tokio::select! {
+            tip = self.tip(&never) => match tip {
+                Err(_) if cancel.is_cancelled() => Ok(false),
+                tip => Ok(tip? != *head),
+            },
+            () = stopped => Ok(false),
+        }
+    }
+
     fn is_of_fork(&self, pull: &PullRequest) -> bool {
         let own = self.at_github.name.to_string();
         let head = pull.head.repository.as_ref().map(ToString::to_string);
@@ -197,7 +221,8 @@ impl Round<'_> {
         (!base.is_empty()).then_some(look::Links { base, repository, reference, pull })
     }
 
-    async fn tell(&self, comment: &Comment) -> Result<(), JobError> {
+    async fn tell(&self, comment: Option<&Comment>) -> Result<(), JobError> {
+        let Some(comment) = comment else { return Ok(()) };
         let told = self.comment(comment).await;
         self.worker.metrics.commented(told.is_ok());
         told
@@ -211,14 +236,27 @@ impl Round<'_> {
         let failed = |source: GithubError| JobError::Github { what: "comment on the pull request", source };
         let pulls = self.at_github.api.pulls(&self.at_github.name);
         if !self.worker.comment_each {
-            let all = pulls.comments(self.number).await.map_err(failed)?;
+            let all = self.job.cancel().run_until_cancelled(pulls.comments(self.number)).await;
+            let all = all.ok_or(JobError::Stopped)?.map_err(failed)?;
             // The oldest: whoever copies the marker comes later.
             if let Some(own) = all.iter().find(|comment| comment.body.contains(&marker)) {
-                self.may_write()?;
-                match pulls.edit_comment(own.id, &body).await {
-                    Ok(_) => return Ok(()),
-                    Err(error) if is_not_ours(&error) => {}
-                    Err(error) => return Err(failed(error)),
+                let mut tries = 0;
+                loop {
+                    self.may_write()?;
+                    tries += 1;
+                    match pulls.edit_comment(own.id, &body).await {
+                        Ok(_) => return Ok(()),
+                        Err(error) if is_not_ours(&error) => break,
+                        // The same text again does no harm.
+                        Err(error)
+                            if error.is_transient()
+                                && error.retry_after().is_none()
+                                && tries < EDIT_TRIES =>
+                        {
+                            tokio::time::sleep(EDIT_AGAIN).await;
+                        }
+                        Err(error) => return Err(failed(error)),
+                    }
                 }
             }
         }
@@ -227,6 +265,9 @@ impl Round<'_> {
     }
 
     fn may_write(&self) -> Result<(), JobError> {
+        if self.job.cancel().is_cancelled() {
+            return Err(JobError::Stopped);
+        }
         if self.job.lease.valid() { Ok(()) } else { Err(JobError::LeaseLost) }
     }
 }

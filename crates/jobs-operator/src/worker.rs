@@ -6,8 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use windlass_api::{Job, JobAction, Repository};
+use windlass_git::GitError;
 use windlass_lease_queue::LeaseGuard;
 use windlass_lease_queue::progress::Progress;
+use windlass_repository::ReadError;
 use windlass_runtime::{CallOptions, Fence, Retry};
 
 /// One job as its worker sees it.
@@ -137,10 +139,22 @@ impl JobError {
 
     /// Whether the repository's server lets in nobody with these credentials.
     pub(crate) fn is_unauthorized(&self) -> bool {
-        let Self::Repository { source: windlass_repository::ReadError::Git(error), .. } = self else {
-            return false;
-        };
-        matches!(error, windlass_git::GitError::Unauthorized { .. })
+        matches!(self.git_error(), Some(GitError::Unauthorized { .. }))
+    }
+
+    /// Whether others have the places that the repository's host has.
+    pub(crate) fn is_host_busy(&self) -> bool {
+        match self {
+            Self::Within { source, .. } => source.is_host_busy(),
+            error => matches!(error.git_error(), Some(GitError::HostBusy { .. })),
+        }
+    }
+
+    fn git_error(&self) -> Option<&GitError> {
+        match self {
+            Self::Repository { source: ReadError::Git(error), .. } => Some(error),
+            _ => None,
+        }
     }
 
     /// The same, told as a failure of a part of the job. That the worker was stopped stays what it is.

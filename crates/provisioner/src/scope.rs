@@ -179,7 +179,7 @@ pub enum Observation {
 /// Tells of objects as a watch sees them.
 pub trait Watches: Send + Sync {
     /// What is known of an object.
-    fn sight(&self, object: &WakeOn) -> Observation;
+    fn observe(&self, object: &WakeOn) -> Observation;
 
     /// Visits the owner again when the object, which is on this cluster, changes.
     fn follow(&self, cluster: &Cluster, object: &WakeOn);
@@ -226,9 +226,9 @@ pub(crate) struct Applied {
 
 impl Applied {
     /// Whether a watch says nothing else, or has not heard of it yet.
-    fn is_in(&self, sight: &Observation, changes: impl FnOnce() -> Option<u64>) -> bool {
+    fn is_in(&self, observe: &Observation, changes: impl FnOnce() -> Option<u64>) -> bool {
         let may_be_behind = || self.at.elapsed() < BEHIND;
-        match sight {
+        match observe {
             Observation::Version(version) if *version == self.version => true,
             Observation::Version(version) => {
                 may_be_behind() && windlass_runtime::is_older(version, &self.version)
@@ -274,17 +274,17 @@ impl Memory {
     pub(crate) fn is_settled(&self, object: &WakeOn, hash: &str) -> bool {
         let applied = lock(&self.applied);
         applied.get(object).is_some_and(|applied| {
-            applied.hash == hash && applied.is_in(&self.sight(object), || self.changes(object))
+            applied.hash == hash && applied.is_in(&self.observe(object), || self.changes(object))
         })
     }
 
     /// Whether a watch says that the object is not there.
     pub(crate) fn is_absent(&self, object: &WakeOn) -> bool {
-        self.sight(object) == Observation::Absent
+        self.observe(object) == Observation::Absent
     }
 
-    fn sight(&self, object: &WakeOn) -> Observation {
-        self.watches.as_ref().map_or(Observation::Unknown, |watches| watches.sight(object))
+    fn observe(&self, object: &WakeOn) -> Observation {
+        self.watches.as_ref().map_or(Observation::Unknown, |watches| watches.observe(object))
     }
 
     /// An object that somebody else writes, and whose changes wake the owner; `None` if it is not there. What the watch says

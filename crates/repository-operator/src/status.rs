@@ -223,11 +223,11 @@ fn notes(before: &RepositoryStatus, after: &RepositoryStatus) -> Vec<Note> {
     match (webhook_failure(before), webhook_failure(after)) {
         (was, Some(is)) if was.is_none_or(|was| was.reason != is.reason) => {
             let text = format!("the webhook fails ({}): {}", is.reason, is.message);
-            notes.push(note(EventType::Warning, "WebhookFailed", "TendWebhook", text));
+            notes.push(note(EventType::Warning, "WebhookFailed", "CheckWebhook", text));
         }
         (Some(_), None) if conditions::is_true(&after.conditions, types::WEBHOOK) => {
             let text = "the webhook works again".to_owned();
-            notes.push(note(EventType::Normal, "WebhookRestored", "TendWebhook", text));
+            notes.push(note(EventType::Normal, "WebhookRestored", "CheckWebhook", text));
         }
         _ => {}
     }

@@ -36,7 +36,7 @@ use crate::unhealthy::{Failure, be_unhealthy};
 /// How long until it is tried again, where nobody says how long.
 const AGAIN: Duration = Duration::from_mins(1);
 
-/// The shortest life of a token that is believed. GitHub's live an hour: one that seems shorter was judged by a wrong clock.
+/// The shortest life of a token that is believed. GitHub's live an hour: one that seems to have ended when it comes was judged by a wrong clock.
 const SHORTEST_LIFE: i64 = 5_000;
 
 /// Why there is no new token.

@@ -45,14 +45,15 @@ enum Found {
     /// The server could not be asked.
     Unknown {
         detail: String,
-        since: Instant,
+        /// How long that is believed; nothing if it is asked again at once.
+        until: Option<Instant>,
     },
 }
 
 impl Found {
     /// Whether the server could not be asked a moment ago.
     fn is_still_unknown(&self) -> bool {
-        matches!(self, Self::Unknown { since, .. } if since.elapsed() < UNKNOWN_FOR)
+        matches!(self, Self::Unknown { until: Some(until), .. } if Instant::now() < *until)
     }
 }
 
@@ -226,7 +227,11 @@ async fn discover(client: &Client, allowed: &[GroupResource], present: &Kinds) -
     let groups: BTreeMap<&str, Result<Versions, CallError>> = groups.await.into_iter().collect();
     let find = |resource: &GroupResource| match &groups[resource.group.as_str()] {
         Ok(versions) => find(resource, versions),
-        Err(error) => Found::Unknown { detail: wire::words(error), since: Instant::now() },
+        Err(error) => {
+            // A server that does not answer costs each listing its deadline; others are asked again by the next.
+            let until = matches!(error, CallError::Deadline { .. }).then(|| Instant::now() + UNKNOWN_FOR);
+            Found::Unknown { detail: wire::words(error), until }
+        }
     };
     kinds.extend(asked.into_iter().map(|resource| (resource.clone(), find(resource))));
     Kinds(Arc::new(kinds))

@@ -211,7 +211,8 @@ section! {
         /// Least bytes a second of a Git transfer, over any half minute, beneath which it is given up; 0 for no limit.
         git_min_throughput: u64 = Number<0, MANY>, "1024";
         /// Requests to one Git host at a time, so that a slow one does not hold up the others. Where jobs are run and this is
-        /// not set, fewer than `concurrent_drivers`, and at least one.
+        /// not set, fewer than `concurrent_drivers`, and at least one. A job that gets no turn within `git_timeout` goes back
+        /// into the queue.
         git_max_requests_per_host: usize = Number<1, 1024>, "4";
         /// Requests a second to one Git host, and to the API of one that has one, over all repositories; 0 for no limit.
         git_requests_per_second: u32 = Number<0, 100_000>, "100";

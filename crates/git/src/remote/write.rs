@@ -101,7 +101,7 @@ impl RemoteRepository {
         call.deadline = Deadlines { connect, read: total, total }.begin();
         let progress = Arc::default();
         call.upload = Some(Arc::clone(&progress));
-        let _slot = self.host_slot(&call).await?;
+        let slot = self.host_slot(&call).await?;
         let target = self.state.endpoint.push_target(&self.shared.http, &call, self.limits()).await?;
         let actual = target.at(update.name);
         if actual != Some(update.new) && actual != update.old {
@@ -114,7 +114,8 @@ impl RemoteRepository {
             let upload = Upload { head: Bytes::new(), pack, progress: Arc::clone(&progress) };
             let endpoint = &self.state.endpoint;
             let report = endpoint.push(&self.shared.http, &call, &target, update, upload).await;
-            drop(permit);
+            // Whoever judges the report asks the host again, which takes a place of its own.
+            drop((permit, slot));
             match report {
                 Ok(Report::Done) => {}
                 Ok(Report::Refused { reason, messages }) => {

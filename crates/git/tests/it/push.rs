@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use secrecy::SecretString;
 use windlass_git::{
-    CommitMeta, Credentials, GitError, Limits, Remote, RemoteRepository, Revision, Signature, TreeChange,
+    CommitMeta, Credentials, Git, GitConfig, GitError, Limits, Remote, RemoteRepository, Revision, Signature,
+    TreeChange, UrlPolicy,
 };
 use windlass_git_server::HttpBackend;
 use windlass_git_server::seed::Edit;
@@ -203,7 +204,13 @@ async fn a_branch_that_moved_is_left_where_it_is() {
 
 #[tokio::test]
 async fn a_branch_that_moves_in_the_middle_of_a_push_is_left_where_it_is() {
-    let fixture = Fixture::writable().await;
+    let mut fixture = Fixture::writable().await;
+    // The one place of the host is free again when what the server said is judged.
+    let mut config = GitConfig::new(fixture.folder.path().join("one at a time"));
+    config.policy = UrlPolicy::default().allow_origin(&fixture.server.origin()).unwrap();
+    config.deadlines = generous();
+    config.requests_per_host = 1;
+    fixture.git = Git::new(config).unwrap();
     let base = fixture.commit([Edit::put("a", "1")]);
     fixture.git_says(&["branch", "theirs", "main"]);
     let new = commit(&fixture, Some(&base), &[put("a", "mine")]).await;

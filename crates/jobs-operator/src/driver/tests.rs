@@ -136,6 +136,28 @@ async fn a_worker_that_is_asked_to_stop_is_awaited_before_its_job_is_given_back(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_finds_its_host_busy_is_given_back_and_ends_when_it_is_not() {
+    let world = World::new().await;
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let _driver = world.drive(
+        RepositoryNeed::Any,
+        Box::new(move |_context| {
+            let is_first = counted.fetch_add(1, Ordering::SeqCst) == 0;
+            Box::pin(async move {
+                if is_first {
+                    let busy = windlass_git::GitError::HostBusy { host: "git.example.org".to_owned() };
+                    return Err(JobError::Repository { what: "find the branch", source: busy.into() });
+                }
+                Ok(())
+            })
+        }),
+    );
+    assert_eq!(world.ended().await.status.state, JobState::Success);
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_that_does_not_stop_is_aborted_and_its_claim_is_left_to_lapse() {
     let world = World::new().await;
     let running = CancellationToken::new();
@@ -157,7 +179,20 @@ async fn a_worker_that_does_not_stop_is_aborted_and_its_claim_is_left_to_lapse()
 async fn a_worker_that_does_not_end_in_time_keeps_its_job_until_no_write_of_it_arrives() {
     let world = World::new().await;
     let began = tokio::time::Instant::now();
-    let _driver = world.drive(RepositoryNeed::Any, Box::new(|_context| Box::pin(std::future::pending())));
+    let free = CancellationToken::new();
+    let held = free.clone();
+    let _driver = world.drive(
+        RepositoryNeed::Any,
+        Box::new(move |_context| {
+            let held = held.clone();
+            Box::pin(async move {
+                let _guard = held.drop_guard();
+                std::future::pending().await
+            })
+        }),
+    );
+    tokio::time::sleep(Duration::from_mins(20) + GRACE + Duration::from_secs(10)).await;
+    assert!(free.is_cancelled(), "what the worker held is free");
     let status = world.ended().await.status;
     assert!(status.message.contains("max_job_timeout"), "{status:?}");
     let awaited = Duration::from_mins(20) + GRACE + world.queue.lease_expiry();

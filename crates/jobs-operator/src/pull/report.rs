@@ -63,7 +63,11 @@ pub(super) async fn end(
     if matches!(ended.error(), Some(JobError::LeaseLost)) {
         return Err(JobError::LeaseLost);
     }
-    // Whoever runs the job next says what it came to; a repository that is being deleted has nobody to tell.
+    // Whoever runs the job next says what it came to.
+    if ended.error().is_some_and(JobError::is_host_busy) {
+        return Ok(());
+    }
+    // The same holds for one that was stopped; a repository that is being deleted has nobody to tell.
     if ended.error().is_some() && matches!(ended.stop.reason(), Some(reason) if reason != StopReason::TimeUp)
     {
         return Err(JobError::Stopped);

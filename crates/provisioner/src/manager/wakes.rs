@@ -181,7 +181,7 @@ impl Wakes {
         (read["metadata"]["resourceVersion"].as_str()? == seen.version()?).then(|| Arc::clone(read))
     }
 
-    fn sight(&self, object: &WakeOn) -> Observation {
+    fn observe(&self, object: &WakeOn) -> Observation {
         if !self.is_visible(object) {
             return Observation::Unknown;
         }
@@ -206,8 +206,8 @@ pub(super) struct OwnersWatches {
 }
 
 impl Watches for OwnersWatches {
-    fn sight(&self, object: &WakeOn) -> Observation {
-        self.wakes.sight(object)
+    fn observe(&self, object: &WakeOn) -> Observation {
+        self.wakes.observe(object)
     }
 
     fn follow(&self, cluster: &Cluster, object: &WakeOn) {

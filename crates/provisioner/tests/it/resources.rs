@@ -42,7 +42,7 @@ async fn an_object_is_applied_once_and_set_back_when_somebody_changes_it() {
 struct Behind;
 
 impl Watches for Behind {
-    fn sight(&self, _object: &WakeOn) -> Observation {
+    fn observe(&self, _object: &WakeOn) -> Observation {
         Observation::Absent
     }
 
@@ -182,7 +182,7 @@ async fn exactly_one_namespace_may_have_the_labels() {
 struct Late(std::sync::atomic::AtomicU64);
 
 impl Watches for Late {
-    fn sight(&self, _object: &WakeOn) -> Observation {
+    fn observe(&self, _object: &WakeOn) -> Observation {
         Observation::Absent
     }
 

@@ -18,7 +18,7 @@ const TRIES: usize = 4;
 
 /// A change to be written.
 pub(super) struct Attempt<'a> {
-    pub(super) trying: &'a DryRunner<'a>,
+    pub(super) runner: &'a DryRunner<'a>,
     pub(super) options: &'a Options,
     pub(super) change: &'a Change,
     pub(super) branch: &'a Branch,
@@ -35,7 +35,7 @@ pub(super) struct Written {
 
 impl Attempt<'_> {
     pub(super) async fn run(&self) -> Result<Written, Refusal> {
-        let place = self.trying.place;
+        let place = self.runner.place;
         let writer = place.opened.writer.as_ref();
         let writer = writer.ok_or_else(|| Refusal::new(501, "the repository cannot be written to"))?;
         let mut first: Option<(Before, Trial, Commit)> = None;
@@ -52,10 +52,10 @@ impl Attempt<'_> {
             };
             let before = change.fits(&tree)?;
             if first.is_none() {
-                if let Some(content) = self.trying.as_yaml(&change, &tree).await? {
+                if let Some(content) = self.runner.as_yaml(&change, &tree).await? {
                     change.content = Some(content);
                 }
-                let trial = self.trying.run(&change, &tree, !self.options.skip_dry_run).await?;
+                let trial = self.runner.run(&change, &tree, !self.options.skip_dry_run).await?;
                 let commit = self.commit(&trial)?;
                 first = Some((before.clone(), trial, commit));
             }
@@ -81,7 +81,7 @@ impl Attempt<'_> {
 
     /// What the change is made to now.
     async fn base(&self) -> Result<(Base, Tree), Retry> {
-        let place = self.trying.place;
+        let place = self.runner.place;
         let refused = |error: ReadError| Retry::Refused(error.into());
         let branch = self.branch.name.clone();
         let (revision, is_new) = if self.branch.is_pulled {
@@ -110,8 +110,8 @@ impl Attempt<'_> {
     }
 
     fn commit(&self, trial: &Trial) -> Result<Commit, Refusal> {
-        let options = self.trying.place.repository.spec.commit.as_ref();
-        let user = author::of(self.trying.caller, options);
+        let options = self.runner.place.repository.spec.commit.as_ref();
+        let user = author::of(self.runner.caller, options);
         let tried = trial.only();
         let resource = tried.map(|tried| &tried.resource);
         let variables = MessageVariables {
@@ -130,7 +130,7 @@ impl Attempt<'_> {
 
     /// The write is made: what fails from here on is told beside it.
     async fn written(&self, before: Tree, revision: &Revision, trial: Trial) -> Written {
-        match self.trying.place.tree(revision).await {
+        match self.runner.place.tree(revision).await {
             Ok(after) => Written { before, after: Some(after), trial, errors: Vec::new() },
             Err(error) => {
                 let message =

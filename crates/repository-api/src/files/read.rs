@@ -54,9 +54,9 @@ pub(super) async fn read(
         let message = format!("{:?} is a link or a submodule, which is not followed", path.text);
         return Err(status::bad_request(message).into());
     }
-    let trying = DryRunner { state, target, caller, place: &place };
-    let content = trying.read(&path.text, entry.size, entry.id).await?;
-    let looked = look(&trying, &path, entry, &content, &tree, options).await?;
+    let runner = DryRunner { state, target, caller, place: &place };
+    let content = runner.read(&path.text, entry.size, entry.id).await?;
+    let looked = look(&runner, &path, entry, &content, &tree, options).await?;
     if options.raw {
         return Ok(raw(&path, entry, content));
     }
@@ -84,7 +84,7 @@ struct Looked {
 }
 
 async fn look(
-    trying: &DryRunner<'_>,
+    runner: &DryRunner<'_>,
     path: &FilePath,
     entry: &Entry,
     content: &Bytes,
@@ -96,7 +96,7 @@ async fn look(
     match path.class() {
         FileClass::Resource => {}
         FileClass::FolderMetadata => {
-            let checked = trying.preview().check_folder(content);
+            let checked = runner.preview().check_folder(content);
             looked.errors.extend(checked.err().map(|error| error.to_string()));
             looked.plain = serde_json::from_slice(content).ok();
             return Ok(looked);
@@ -111,8 +111,8 @@ async fn look(
             return Err(status::bad_request(message).into());
         }
     }
-    let preview = trying.preview();
-    let documents = match trying.parse(&preview, &path.text, content, entry.id, tree).await? {
+    let preview = runner.preview();
+    let documents = match runner.parse(&preview, &path.text, content, entry.id, tree).await? {
         Ok(documents) => documents,
         Err(error) => {
             looked.errors.push(error.to_string());
@@ -128,7 +128,7 @@ async fn look(
                 continue;
             }
         };
-        trying.may("get", &resource).await?;
+        runner.may("get", &resource).await?;
         if !options.raw {
             look_at(&preview, entry, resource, (tree, options.skip_dry_run), &mut looked).await;
         }

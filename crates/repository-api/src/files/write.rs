@@ -96,8 +96,8 @@ impl Write {
         let place = Place::open(state, repository).await?;
         let branch = branch(&place, &options.reference).await?;
         refuse_folders(&branch, change)?;
-        let trying = DryRunner { state, target, caller, place: &place };
-        let attempt = Attempt { trying: &trying, options, change, branch: &branch };
+        let runner = DryRunner { state, target, caller, place: &place };
+        let attempt = Attempt { runner: &runner, options, change, branch: &branch };
         let Written { before, after, trial, mut errors } = attempt.run().await?;
 
         if branch.is_pulled
@@ -117,7 +117,7 @@ impl Write {
             wrapper::objects(trial, Some(change.action))
         };
         if branch.is_pulled && change.action != ResourceAction::Delete {
-            answer.resource.upsert = wrapper::upserted(&trying.preview(), &resources).await;
+            answer.resource.upsert = wrapper::upserted(&runner.preview(), &resources).await;
         }
         answer.errors = errors;
         Ok(wrapper::answer(target, &answer))

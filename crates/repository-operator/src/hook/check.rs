@@ -47,7 +47,7 @@ pub(crate) async fn provision(
         (Ok(Some(completed)), _) => return Ok(applied.begin_anew(completed)),
         (Ok(None), None) => return Ok(Outcome::Ready),
         (Ok(None), Some(why)) => {
-            tracing::debug!(repository = %key, why, "tending the webhook");
+            tracing::debug!(repository = %key, why, "checking the webhook");
             check(controller, observed, &applied.current).await
         }
         (Err(error), _) if !is_hooked || error.is_conflict() || error.is_not_found() || error.is_fenced() => {

@@ -80,7 +80,7 @@ async fn overhead() -> Result<Row> {
 struct Seen(Mutex<HashMap<String, String>>);
 
 impl Watches for Seen {
-    fn sight(&self, object: &WakeOn) -> Observation {
+    fn observe(&self, object: &WakeOn) -> Observation {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&object.name).cloned();
         known.map_or(Observation::Absent, Observation::Version)
     }
